@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._library.custom_ops import OPDEFS
+
+from tatara.torch._functions import Context
 
 Function = Callable[[list[Any]], list[Any]]
 
@@ -134,9 +137,84 @@ def _present(operands: list[Any], flags: list[bool]) -> list[bool]:
     return found
 
 
+def _definition(operator: Any) -> Any:
+    """What ``torch.library.custom_op`` has made, with the derivative that was registered; None: another operator."""
+    overload = operator if hasattr(operator, "_schema") else getattr(operator, operator.overloads()[0])
+    definition = OPDEFS.get(overload._schema.name)
+    return definition if definition is not None and definition._backward_fn is not None else None
+
+
+def _context(definition: Any, inputs: dict[str, Any], results: list[Any], needs: tuple[bool, ...]) -> Context:
+    """The context of a call, which was told of its operands, all of them by name, and its results."""
+    context = Context(needs)
+    if definition._setup_context_fn is not None:
+        arguments = definition._opoverload._schema.arguments
+        named = {a.name: inputs[a.name] for a in arguments if a.kwarg_only}
+        told: dict[str, Any] = {"keyword_only_inputs": named} if named else {}
+        output = results[0] if len(results) == 1 else tuple(results)
+        positional = tuple(inputs[a.name] for a in arguments if not a.kwarg_only)
+        definition._setup_context_fn(ctx=context, inputs=positional, output=output, **told)
+    return context
+
+
+def has_registered_derivative(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], results: Any) -> bool:
+    """Whether the operator's gradients come from a function that is registered in Python, and it gives them to all its results
+    that are numbers. The operands and results are tensors without data.
+    """
+    definition = _definition(operator)
+    if definition is None or any(_is_list(a) for a in definition._opoverload._schema.arguments):
+        return False
+    inputs = {
+        a.name: args[i] if i < len(args) and not a.kwarg_only else kwargs.get(a.name, a.default_value)
+        for i, a in enumerate(definition._opoverload._schema.arguments)
+    }
+    try:
+        context = _context(definition, inputs, list(results), (True,) * len(inputs))
+    except Exception:
+        return False
+    state = vars(context)
+    return not state.get("non_differentiable") and not state.get("dirty_tensors") and _materializes(context)
+
+
+def _is_list(argument: Any) -> bool:
+    return "Tensor" in str(argument.type) and "List" in str(argument.type)
+
+
+def _materializes(context: Context) -> bool:
+    return getattr(context, "materialize_grads", True) is not False
+
+
+def _registered_of(definition: Any) -> Function:
+    """(values of the operator, its results, cotangents, which tensors want a gradient) -> these gradients."""
+
+    def gradients(values: list[Any]) -> list[torch.Tensor]:
+        *operands, results, cotangents, needs = values
+        arguments = definition._opoverload._schema.arguments
+        flags = iter(needs)
+        wanted = [isinstance(v, torch.Tensor) and next(flags) for v in operands]
+        inputs = {a.name: v for a, v in zip(arguments, operands, strict=True)}
+        positional = [i for i, a in enumerate(arguments) if not a.kwarg_only]
+        context = _context(definition, inputs, results, tuple(wanted[i] for i in positional))
+        given = [torch.zeros_like(r) if c is None else c for r, c in zip(results, cotangents, strict=True)]
+        found = definition._backward_fn(context, *given)
+        by_place = dict(zip(positional, found if isinstance(found, tuple) else (found,), strict=False))
+        return [_as_gradient(by_place.get(i), operands[i]) for i, want in enumerate(wanted) if want]
+
+    return gradients
+
+
+def _as_gradient(gradient: torch.Tensor | None, operand: torch.Tensor) -> torch.Tensor:
+    """What the host makes of a gradient that a function returns for an operand."""
+    if gradient is None:
+        return torch.zeros_like(operand)
+    if gradient.shape != operand.shape:
+        gradient = gradient.sum_to_size(operand.shape)
+    return gradient.to(operand.device, operand.dtype)
+
+
 def call(name: str, overload: str, transforms: str, values: list[Any]) -> list[torch.Tensor]:
-    """An operator of the host under transforms, the innermost first: `d` for its derivative, `j` for its tangents, `v` for
-    vmap.
+    """An operator of the host under transforms, the innermost first: `d` for its derivative, `r` for the one that is registered
+    for it, `j` for its tangents, `v` for vmap.
     """
     space, _, short = name.partition("::")
     operator = getattr(getattr(getattr(torch.ops, space), short), overload or "default")
@@ -149,7 +227,9 @@ def call(name: str, overload: str, transforms: str, values: list[Any]) -> list[t
 
     function: Function = plain
     for i, transform in enumerate(transforms):
-        if transform == "d":
+        if transform == "r":
+            function = _registered_of(_definition(operator))
+        elif transform == "d":
             function = _derivative_of(function, inside=transforms[i:].strip("d") != "")
         else:
             function = _forward_of(function) if transform == "j" else _batch_of(function)

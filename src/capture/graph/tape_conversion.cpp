@@ -12,10 +12,11 @@ DType default_dtype(TorchApi& api) {
 
 }  // namespace
 
-TapeConversion::TapeConversion(const Tape& of, TorchApi& api, std::shared_ptr<ExprContext> ctx)
-    : tape(&of),
+TapeConversion::TapeConversion(const Tape& of, TorchApi& host, std::shared_ptr<ExprContext> ctx)
+    : api(host),
+      tape(&of),
       made{Graph(std::move(ctx)), {}, {}, {}, {}, {}, false, {}, {}},
-      builder(made.graph, default_dtype(api)),
+      builder(made.graph, default_dtype(host)),
       fz(builder),
       refs(of.slots().size(), -1) {}
 

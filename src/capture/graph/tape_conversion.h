@@ -11,7 +11,7 @@ namespace tatara::capture {
 
 struct TapeConversion {
   using TensorRef = Functionalizer::TensorRef;
-  TapeConversion(const Tape& of, TorchApi& api, std::shared_ptr<ExprContext> ctx);
+  TapeConversion(const Tape& of, TorchApi& host, std::shared_ptr<ExprContext> ctx);
   TapeConversion(const TapeConversion&) = delete;
   TapeConversion& operator=(const TapeConversion&) = delete;
 
@@ -26,6 +26,7 @@ struct TapeConversion {
   /// As the host inferred it.
   TensorType slot_type(int slot);
 
+  TorchApi& api;
   const Tape* tape;
   TapeGraph made;
   GraphBuilder builder;

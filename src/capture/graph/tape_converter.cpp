@@ -5,10 +5,12 @@
 #include <numeric>
 
 #include "capture/graph/tape_arguments.h"
+#include "capture/host/package.h"
 #include "capture/tape/node_operators.h"
 #include "capture/tape/opaque_operators.h"
 #include "capture/tape/tape_counts.h"
 #include "ops/core/bind.h"
+#include "ops/rules/derivative.h"
 #include "support/error.h"
 #include "transforms/expand.h"
 #include "transforms/pass.h"
@@ -37,6 +39,8 @@ bool equal(PyObject* tuple, const std::vector<Expr>& values) {
   }
   return true;
 }
+
+int64_t hint_of(Expr e) { return e.context().evaluate_hint(e).value_or(0); }
 
 /// In-place writes beside values that take no gradient: eager tells the contents of a tensor from its history, the graph
 /// does not.
@@ -389,16 +393,47 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
   return out;
 }
 
+/// Whether a library's operator has a derivative of its library's, by which the results get their gradients as in eager.
+bool TapeConverter::has_registered_derivative(const TapeNode& node) {
+  if (!node.grad || !is_dispatcher_operator(node.func.get())) return false;
+  const auto stand_in = [this](PyObject* o) -> Ref {
+    const int slot = slot_of(o);
+    if (slot < 0) return is_size_ref(o) ? Ref::steal(PyLong_FromLongLong(hint_of(size_ref_expr(o)))) : Ref::borrow(o);
+    const TapeSlot& info = c_.tape->slots()[static_cast<size_t>(slot)];
+    if (!info.sizes || !info.strides) return Ref::borrow(Py_None);
+    return c_.api.empty_meta(info.sizes.get(), info.strides.get(), info.dtype.get());
+  };
+  const Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(node.outputs.size())));
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    Ref result = node.outputs[i] < 0 ? Ref::borrow(Py_None) : stand_in(make_slot_ref(node.outputs[i]).get());
+    PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), result ? result.release() : Py_NewRef(Py_None));
+  }
+  const Ref args = map_structure(node.args.get(), stand_in);
+  const Ref kwargs = node.kwargs ? map_structure(node.kwargs.get(), stand_in) : Ref::steal(PyDict_New());
+  Ref answer;
+  if (args && kwargs) {
+    answer = call_package<PackageFunction::kHostTransformsRegistered>(node.func.get(), args.get(), kwargs.get(),
+                                                                      results.get());
+  }
+  forget_error();
+  return answer.get() == Py_True;
+}
+
 /// Of a call that the registry lacks, and the host runs inside of the plan.
 std::vector<TapeConverter::TensorRef> TapeConverter::opaque_results(const TapeNode& node) {
-  const OpDef* op = node.level != 0 ? nullptr : opaque_operator(node);
+  const bool registered = node.level == 0 && has_registered_derivative(node);
+  const OpDef* op = node.level != 0 ? nullptr : opaque_operator(node, registered);
   std::optional<std::vector<Arg>> args;
   if (op != nullptr && node.outputs.size() == static_cast<size_t>(op->schema.num_outputs)) {
     NodeSource source(node, c_.refs, c_.builder.ctx());
     args = bind_args(c_.builder.ctx(), op->schema, source);
   }
   if (!args) throw Unsupported("no operator for torch's " + node.name);
-  return c_.fz.host_call(*op, std::move(*args), host_types(node));
+  const std::vector<TensorType> types = host_types(node);
+  if (!registered) return c_.fz.host_call(*op, std::move(*args), types);
+  const std::vector<TensorRef> values = c_.fz.host_call(*op, *args, types);
+  args->emplace_back(TensorList{{values.begin(), values.end()}});
+  return c_.fz.host_call(with_registered_derivative(*op), std::move(*args), types);
 }
 
 std::vector<TensorType> TapeConverter::host_types(const TapeNode& node) {

@@ -95,8 +95,22 @@ bool may_be_view(const TapeNode& node) {
          });
 }
 
+Ref host_schema(PyObject* func) {
+  if (Ref schema = attr_or_null(func, "_schema")) return schema;
+  forget_error();
+  const Ref overloads = Ref::steal(PyObject_CallMethod(func, "overloads", nullptr));
+  Ref only;
+  if (overloads && PyList_Check(overloads.get()) && PyList_GET_SIZE(overloads.get()) == 1) {
+    only = Ref::steal(PyObject_GetAttr(func, PyList_GET_ITEM(overloads.get(), 0)));
+  }
+  Ref schema = only ? attr_or_null(only.get(), "_schema") : Ref();
+  if (!schema) forget_error();
+  return schema;
+}
+
 bool says_no_view(const TapeNode& node) {
-  const Ref schema = node.func ? attr_or_null(node.func.get(), "_schema") : Ref();
+  PyObject* func = node.func.get();
+  const Ref schema = func != nullptr && is_dispatcher_operator(func) ? host_schema(func) : Ref();
   const Ref returns = schema ? attr_or_null(schema.get(), "returns") : Ref();
   if (!returns || !PyList_Check(returns.get())) return false;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(returns.get()); ++i) {

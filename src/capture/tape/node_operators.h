@@ -21,6 +21,9 @@ bool is_no_view(const TapeNode& node);
 /// Whether a result may be a view of the first operand. True of calls that the registry lacks.
 bool may_be_view(const TapeNode& node);
 
+/// The schema of an overload of the host's dispatcher, or of the only one of an operator; null: there are several.
+Ref host_schema(PyObject* func);
+
 /// Whether the host's schema of the call says that it gives tensors of their own. Nobody checks that of a user's operator.
 bool says_no_view(const TapeNode& node);
 

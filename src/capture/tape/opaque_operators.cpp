@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "capture/host/torch_api.h"
+#include "capture/tape/node_operators.h"
 #include "support/error.h"
 #include "support/fork.h"
 #include "support/made_once.h"
@@ -21,20 +22,6 @@ std::string word_of(PyObject* object, const char* name) {
   const char* text = value && PyUnicode_Check(value.get()) ? PyUnicode_AsUTF8(value.get()) : nullptr;
   if (text == nullptr) forget_error();
   return text == nullptr ? std::string() : std::string(text);
-}
-
-/// The schema of an overload, or of the only one of an operator; null: there are several.
-Ref schema_of(PyObject* func) {
-  if (Ref schema = attr_or_null(func, "_schema")) return schema;
-  forget_error();
-  const Ref overloads = Ref::steal(PyObject_CallMethod(func, "overloads", nullptr));
-  Ref only;
-  if (overloads && PyList_Check(overloads.get()) && PyList_GET_SIZE(overloads.get()) == 1) {
-    only = Ref::steal(PyObject_GetAttr(func, PyList_GET_ITEM(overloads.get(), 0)));
-  }
-  Ref schema = only ? attr_or_null(only.get(), "_schema") : Ref();
-  if (!schema) forget_error();
-  return schema;
 }
 
 bool is_plain(const OpSchema& schema) {
@@ -73,7 +60,8 @@ std::atomic<size_t> distrusted_count{0};
 
 struct Known {
   ForkSafeMutex mutex;
-  std::map<std::string, std::unique_ptr<OpDef>> definitions;  // by schema
+  std::map<std::pair<std::string, bool>, std::unique_ptr<OpDef>>
+      definitions;  // by schema, with or without a derivative
   std::set<std::string> distrusted;
 };
 
@@ -88,10 +76,10 @@ void distrust(const std::string& name) {
 
 size_t distrusted() { return distrusted_count.load(std::memory_order_relaxed); }
 
-const OpDef* opaque_operator(const TapeNode& node) {
+const OpDef* opaque_operator(const TapeNode& node, bool registered) {
   PyObject* func = node.func.get();
   if (func == nullptr || !is_dispatcher_operator(func) || node.mutates || node.generator != nullptr) return nullptr;
-  const Ref schema = schema_of(func);
+  const Ref schema = host_schema(func);
   const Ref written = schema ? Ref::steal(PyObject_Str(schema.get())) : Ref();
   const char* text = written ? PyUnicode_AsUTF8(written.get()) : nullptr;
   if (text == nullptr) {
@@ -103,8 +91,9 @@ const OpDef* opaque_operator(const TapeNode& node) {
   Known& known = made_once<Known>();
   const std::lock_guard lock(known.mutex);
   if (known.distrusted.contains(name)) return nullptr;
-  const auto [place, is_new] = known.definitions.try_emplace(text);
+  const auto [place, is_new] = known.definitions.try_emplace({text, registered});
   if (is_new) place->second = definition(text, name, overload);
+  if (is_new && registered && place->second != nullptr) place->second->not_differentiable = true;
   return place->second.get();
 }
 

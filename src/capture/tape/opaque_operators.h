@@ -10,8 +10,9 @@ namespace tatara::capture {
 
 /// A definition made from the schema of the overload that the node calls, for a step in which the host runs it: its results are
 /// tensors of their own, of the types that the tape has. Null: it is no such call, its schema writes or gives views, or has
-/// arguments that a plan can't keep. It has no derivative rule: the host's own runs between compiled parts.
-const OpDef* opaque_operator(const TapeNode& node);
+/// arguments that a plan can't keep. It has no derivative rule: the host differentiates it between compiled parts.
+/// `registered`: its results get their gradients from with_registered_derivative().
+const OpDef* opaque_operator(const TapeNode& node, bool registered = false);
 
 /// From now on no plan holds the operator, which has given something else than it says: torch runs it between compiled parts.
 void distrust(const std::string& name);

@@ -3,12 +3,17 @@
 #include <array>
 #include <functional>
 #include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string_view>
 #include <unordered_set>
 
 #include "ops/rules/derivative.h"
 #include "ops/rules/host_transform.h"
 #include "support/error.h"
+#include "support/fork.h"
+#include "support/made_once.h"
 
 namespace tatara {
 namespace {
@@ -203,13 +208,14 @@ using Which = std::function<bool(size_t)>;
 using Finish = std::function<ValueId(ValueId)>;
 
 /// `fixed`: operands (by argument) that the gradient does not depend on, but by comparisons. `left_out`: those without one.
-/// `finish`: done to each gradient.
+/// `finish`: done to each gradient. `registered`: the operator behind with_registered_derivative().
 void derive(
     VjpContext& v, const Which& fixed, const Which& left_out = [](size_t) { return false; },
-    const Finish& finish = [](ValueId gradient) { return gradient; }) {
+    const Finish& finish = [](ValueId gradient) { return gradient; }, const OpDef* registered = nullptr) {
   GraphBuilder& b = v.builder();
   const Node& node = v.node();
   std::vector<Arg> args = node.args;
+  if (registered != nullptr) args.pop_back();
   TensorList cotangents;
   for (size_t i = 0; i < node.outputs.size(); ++i) cotangents.values.push_back(v.has_grad(i) ? v.grad(i) : kNoValue);
   std::vector<bool> needs;
@@ -226,6 +232,8 @@ void derive(
     places.push_back({arg, item, listed});
     const TensorType type = b.type(operand);
     types.push_back(contiguous_type(v.ctx(), type.dtype, type.device, type.sizes));
+    // As most functions make it: zeros_like(operand).
+    if (registered != nullptr) types.back().strides = dense_strides(v.ctx(), type);
   };
   const auto constant = [&](ValueId x) { return x == kNoValue ? x : b.unary("detach", x); };
   for (size_t i = 0; i < args.size(); ++i) {
@@ -250,10 +258,12 @@ void derive(
       for (ValueId& item : list->values) item = constant(item);
     }
   }
+  if (registered != nullptr) args.emplace_back(TensorList{node.outputs});
   args.emplace_back(std::move(cotangents));
   args.emplace_back(std::move(needs));
-  const Values gradients =
-      b.host_call(host_transform(*node.op, HostTransform::kDerivative), std::move(args), std::move(types));
+  const OpDef& transformed = registered != nullptr ? host_transform(*registered, HostTransform::kRegistered)
+                                                   : host_transform(*node.op, HostTransform::kDerivative);
+  const Values gradients = b.host_call(transformed, std::move(args), std::move(types));
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i].listed) {
       v.give(places[i].arg, places[i].item, finish(gradients[i]));
@@ -379,6 +389,30 @@ void host_derivative(VjpContext& v) {
 
 void linear_host_derivative(VjpContext& v) {
   derive(v, [](size_t) { return true; });
+}
+
+const OpDef& with_registered_derivative(const OpDef& op) {
+  struct Made {
+    ForkSafeMutex mutex;
+    std::map<const OpDef*, std::unique_ptr<OpDef>> definitions;
+  };
+  Made& made = made_once<Made>();
+  const std::lock_guard lock(made.mutex);
+  std::unique_ptr<OpDef>& place = made.definitions[&op];
+  if (place != nullptr) return *place;
+  place = std::make_unique<OpDef>();
+  place->name = "results of " + op.name;
+  place->kind = OpKind::kPointwise;
+  place->schema = op.schema;
+  ArgSpec& values = place->schema.args.emplace_back();
+  values.name = "values";
+  values.type = ArgType::kTensorList;
+  place->decompose = [](GraphBuilder&, std::span<const Arg> args) { return std::get<TensorList>(args.back()).values; };
+  place->vjp = [&op](VjpContext& v) {
+    const auto none = [](size_t) { return false; };
+    derive(v, none, none, [](ValueId gradient) { return gradient; }, &op);
+  };
+  return *place;
 }
 
 VjpFn host_derivative_of(const OpDef& op) {

@@ -80,6 +80,9 @@ bool is_tie(const OpDef& op);
 void host_derivative(VjpContext& v);
 /// The same where the gradient depends on the operands by comparisons at most.
 void linear_host_derivative(VjpContext& v);
+/// Of a library's operator, with its results as one more argument: these, whose gradients come from the derivative that is
+/// registered for it in the host. `op` itself is run once and not differentiated.
+const OpDef& with_registered_derivative(const OpDef& op);
 /// The rule of `op` under the host's vmap.
 VjpFn host_derivative_of(const OpDef& op);
 /// Whether the host differentiates the operator: its tangents are then the host's too.

@@ -54,6 +54,15 @@ std::unique_ptr<OpDef> make(const OpDef& op, HostTransform transform) {
       def->schema.num_outputs = -1;
       def->vjp = host_derivative;
       break;
+    case HostTransform::kRegistered:
+      letter = 'r';
+      def->name = "registered vjp of " + op.name;
+      def->schema.args.push_back(argument("results", ArgType::kTensorList));
+      def->schema.args.push_back(argument("cotangents", ArgType::kOptionalTensorList));
+      def->schema.args.push_back(argument("needs", ArgType::kBoolList));
+      def->schema.num_outputs = -1;
+      def->vjp = host_derivative;
+      break;
     case HostTransform::kBatch:
       letter = 'v';
       def->name = "vmap of " + op.name;
@@ -71,7 +80,7 @@ std::unique_ptr<OpDef> make(const OpDef& op, HostTransform transform) {
     def->host_name = str_cat(kTransformed, std::string(1, letter), ":", op.schema.args.size(), ":", name);
     def->host_overload = overload;
   }
-  def->not_differentiable = op.not_differentiable;
+  def->not_differentiable = op.not_differentiable && transform != HostTransform::kRegistered;
   def->nondeterministic = op.nondeterministic;
   return def;
 }

@@ -10,7 +10,8 @@ namespace tatara {
 enum class HostTransform : uint8_t {
   kDerivative,  // further arguments: cotangents of the results, which tensors want a gradient; results: these gradients
   kForward,  // further argument: a tangent or None for each tensor; results: tangents of those results that are numbers
-  kBatch,    // further argument: which tensors have the batch in front; results: all with the batch in front
+  kRegistered,  // the derivative that a library has registered for the operator; further arguments: results, and the two above
+  kBatch,  // further argument: which tensors have the batch in front; results: all with the batch in front
 };
 
 /// The operator `op` of the host, or one made of such by transforms, under a further transform. Its name in the host tells the

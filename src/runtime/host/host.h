@@ -90,6 +90,8 @@ class MemoryPool {
 inline bool is_users_operator(std::string_view op) {
   return !op.starts_with("aten::") && !op.starts_with("tatara::") && !op.starts_with("tatara_host:");
 }
+/// Whether it calls code of the user's, which may keep what it is given: such an operator, or the derivative of one.
+inline bool calls_users_code(std::string_view op) { return is_users_operator(op) || op.starts_with("tatara_host:r"); }
 
 /// Eager operators and tensors of a host, without Python.
 class HostOps {

@@ -36,7 +36,7 @@ struct Executable::Impl {
         contexts(programs.gpu >= 0 ? kContextsKept : 0) {
     for (const PlanStep& step : programs.plan.steps) {
       const auto* call = std::get_if<HostCall>(&step);
-      calls_users = calls_users || (call != nullptr && is_users_operator(call->op));
+      calls_users = calls_users || (call != nullptr && calls_users_code(call->op));
     }
   }
   Impl(const Impl&) = delete;

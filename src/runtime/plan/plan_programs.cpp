@@ -89,6 +89,7 @@ void PlanPrograms::prepare_step(const PlanStep& step, HostOps* host) {
     if (host == nullptr) throw Unsupported("operator " + call.op + " needs the host's kernels, which are not there");
     prepared.op = host->find(call.op, call.overload);
     prepared.users = is_users_operator(call.op);
+    prepared.keeps = calls_users_code(call.op);
     if (prepared.op == nullptr) throw Unsupported("the host has no operator " + call.op + "." + call.overload);
     for (const BufferRef& ref : call.tensors) {
       prepared.tensors.push_back({programs(ref.sizes), programs(ref.strides), program(ref.offset)});

@@ -191,14 +191,14 @@ HostTensor StepRunner::lasting(const TensorOperand& operand, const RunContext& c
   return relaid(*host_, host_->wrap(operand.view), operand.view.sizes, operand.view.strides);
 }
 
-void StepRunner::fill_tensors(const HostCall& call, bool users, HostState& state, const RunContext& context) const {
+void StepRunner::fill_tensors(const HostCall& call, bool keeps, HostState& state, const RunContext& context) const {
   for (const HostCall::HostArg& arg : call.args) {
     const auto* list = programs_.gpu < 0 ? nullptr : std::get_if<HostCall::TensorListSlot>(&arg);
     if (list != nullptr) wrap_together(*list, state, context);
   }
   for (TensorOperand& operand : state.tensors) {
     void* data = static_cast<std::byte*>(context.data[static_cast<size_t>(operand.buffer)]) + operand.offset;
-    if (users) {
+    if (keeps) {
       operand.view.data = data;
       operand.tensor = lasting(operand, context);
       operand.tensor_data = nullptr;
@@ -238,7 +238,7 @@ void StepRunner::check_own_memory(const HostCall& call, const HostState& state, 
 
 void StepRunner::call_host(const HostCall& call, const StepPrograms& step, HostState& state,
                            RunContext& context) const {
-  fill_tensors(call, step.users, state, context);
+  fill_tensors(call, step.keeps, state, context);
   std::vector<HostTensor> results = step.op->call(state.values);
   if (results.size() < call.results.size()) throw InternalError("host operator " + call.op + " returned too little");
   for (size_t i = 0; i < call.results.size(); ++i) {
@@ -246,7 +246,7 @@ void StepRunner::call_host(const HostCall& call, const StepPrograms& step, HostS
     if (step.users) check_own_memory(call, state, host_->view(results[i]));
     keep_result(call, step.users, static_cast<size_t>(call.results[i]), std::move(results[i]), context);
   }
-  if (!step.users) return;
+  if (!step.keeps) return;
   for (TensorOperand& operand : state.tensors) operand.tensor = nullptr;
   for (HostValue& value : state.values) {
     value.tensor = nullptr;

@@ -62,6 +62,77 @@ for each in (moody, noisy, sine):
 noted.register_fake(lambda x, factor: torch.empty_like(x))
 parts.register_fake(lambda x, n: (x.new_empty(n, *x.shape[1:]), x.new_empty(x.shape[1:])))
 
+
+@torch.library.custom_op("tatara_tests::scaled", mutates_args=())
+def scaled(
+    x: torch.Tensor, w: torch.Tensor, factor: float = 2.0, *, shift: int = 1
+) -> tuple[torch.Tensor, torch.Tensor]:
+    CALLS.append(1.0)
+    return x * w * factor + shift, x.argmax(-1)
+
+
+def _keep_scaled(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+    assert keyword_only_inputs == {"shift": 3} and output[1].dtype == torch.int64
+    ctx.save_for_backward(*inputs[:2])
+    ctx.factor = inputs[2]
+
+
+def _backward_of_scaled(ctx: Any, g: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    CALLS.append(-1.0)
+    x, w = ctx.saved_tensors
+    return g * w * ctx.factor if ctx.needs_input_grad[0] else None, (g * x * ctx.factor).sum(0), None
+
+
+@torch.library.custom_op("tatara_tests::drawn", mutates_args=())
+def drawn(x: torch.Tensor) -> torch.Tensor:
+    return x * x * torch.rand_like(x)
+
+
+def _keep_both(ctx: Any, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+    ctx.save_for_backward(inputs[0], output)
+
+
+@torch.library.custom_op("tatara_tests::asks", mutates_args=())
+def asks(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+def _ask(ctx: Any, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+    ctx.factor = 3.0 if inputs[0].sum().item() == output.sum().item() else 3
+
+
+@torch.library.custom_op("tatara_tests::halves", mutates_args=())
+def halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x * 2, x * 3
+
+
+def _mark(ctx: Any, inputs: tuple[torch.Tensor], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    ctx.mark_non_differentiable(output[1])
+
+
+KEPT: list[torch.Tensor] = []
+
+
+@torch.library.custom_op("tatara_tests::keeps_gradient", mutates_args=())
+def keeps(x: torch.Tensor) -> torch.Tensor:
+    return x.sin()
+
+
+def _backward_that_keeps(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+    KEPT.append(g)
+    return g * ctx.saved_tensors[0].cos()
+
+
+scaled.register_fake(lambda x, w, factor=2.0, *, shift=1: (torch.empty_like(x), x.new_empty(x.shape[:-1]).long()))
+scaled.register_autograd(_backward_of_scaled, setup_context=_keep_scaled)
+drawn.register_autograd(lambda ctx, g: 2 * g * ctx.saved_tensors[1] / ctx.saved_tensors[0], setup_context=_keep_both)
+asks.register_autograd(lambda ctx, g: g * ctx.factor, setup_context=_ask)
+halves.register_autograd(lambda ctx, g, h: g * 2, setup_context=_mark)
+keeps.register_autograd(_backward_that_keeps, setup_context=_keep)
+for each in (drawn, asks, keeps):
+    each.register_fake(torch.empty_like)
+halves.register_fake(lambda x: (torch.empty_like(x), torch.empty_like(x)))
+
 _library = torch.library.Library("tatara_tests", "FRAGMENT")
 _library.define("same(Tensor x) -> Tensor")
 _library.impl("same", lambda x: x, "CompositeExplicitAutograd")
@@ -182,3 +253,85 @@ def test_an_operator_may_keep_what_it_is_given_and_what_it_gives() -> None:
         seen.append([t.clone() for t in kept])
     for ours, theirs in zip(*seen, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-2)  # memory written over would be far off
+
+
+WEIGHT = torch.rand(5) + 0.5
+DIFFERENTIATED: dict[str, tuple[Callable[[torch.Tensor], Any], bool]] = {
+    # the program, and whether its gradients come from one graph
+    "one result": (lambda x: sine(x * 2) * 3, True),
+    "twice": (lambda x: sine(sine(x * 2) + x) * 3, True),
+    "arguments of all kinds": (lambda x: sum(scaled(x * 2, WEIGHT, 3.0, shift=3)[0].exp()), True),
+    "its result is saved": (lambda x: drawn(x * 0.5).sin() * 2, True),
+    "a gradient is kept": (lambda x: keeps(x * 2) * 3, True),
+    "not needed": (lambda x: (sine(x * 2), x * 3)[1], True),
+    "its state asks for data": (lambda x: asks(x * 2).sin() * 3, False),
+    "a result without gradient": (lambda x: sum(halves(x * 2)).sin(), False),
+    "known to the dispatcher alone": (lambda x: (x * 2).sin() + torch.ops.tatara_tests.same(x * 3), False),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENTIATED)
+@pytest.mark.parametrize("order", [1, 2])
+def test_registered_derivatives(name: str, order: int) -> None:
+    """Derivatives that libraries register are steps of the backward plan, and can be differentiated again."""
+    program, whole = DIFFERENTIATED[name]
+    compiled = tatara.compile(program)
+
+    def outcome(function: Callable[[torch.Tensor], Any], x: torch.Tensor) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        CALLS.clear()
+        KEPT.clear()
+        given = x.clone().requires_grad_()
+        result = function(given)
+        (gradient,) = torch.autograd.grad(result.square().sum(), given, create_graph=order == 2)
+        called = tuple(CALLS)  # the second time the first derivative is made once more
+        if order == 2:
+            (gradient,) = torch.autograd.grad(gradient.square().sum(), given)
+        return result.detach(), gradient, called, torch.rand(2), len(KEPT[:order]), *KEPT[:1]
+
+    with counts() as grown:
+        for _ in range(3):
+            x = torch.rand(5, 5) + 0.5
+            expected, actual = outcome(program, x), outcome(compiled, x)
+            _compare(tuple(actual), tuple(expected))
+            assert KEPT == [] or actual[-1].equal(KEPT[0])
+    assert (grown["breaks"], grown["fallbacks"]) == (0, 0)
+    # In a graph of its own each such call is one step, forwards and backwards.
+    report = tatara.explain(compiled)(torch.rand(5, 5, requires_grad=True))
+    assert (len(report.graphs) == 1 and not any("rule" in call.reason for call in report.host_calls)) or not whole
+
+
+def test_gradients_as_the_host_takes_them() -> None:
+    """A gradient of a broader shape or another type becomes the operand's, one of a shape that does not fit is eager's error."""
+
+    @torch.library.custom_op("tatara_tests::broad", mutates_args=())
+    def broad(x: torch.Tensor, rows: int) -> torch.Tensor:
+        return x * 2
+
+    broad.register_fake(lambda x, rows: torch.empty_like(x))
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.rows = inputs[1]
+
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return g.double().expand(ctx.rows, *g.shape) if ctx.rows > 0 else g[:1], None
+
+    broad.register_autograd(backward, setup_context=setup)
+
+    def program(x: torch.Tensor, rows: int) -> torch.Tensor:
+        return broad(x.exp(), rows).sin() * 2 + 1
+
+    compiled = tatara.compile(program)
+    for rows in (3, 0):
+        for _ in range(2):
+            x = torch.rand(4, 5, requires_grad=True)
+            results = []
+            for function in (program, compiled):
+                try:
+                    results.append(torch.autograd.grad(function(x, rows).sum(), x)[0])
+                except RuntimeError as error:
+                    results.append(type(error))
+            if rows == 0:
+                assert results == [RuntimeError, RuntimeError]
+            else:
+                torch.testing.assert_close(*results)

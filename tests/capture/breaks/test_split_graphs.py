@@ -24,20 +24,29 @@ def _(x):
     return torch.empty_like(x)
 
 
-@torch.library.custom_op("tatara_tests::with_gradient", mutates_args=())
-def _with_gradient(x: torch.Tensor) -> torch.Tensor:
+def _save(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0])
+
+
+def _backward(ctx, g):
+    return 2 * g * ctx.saved_tensors[0].cos()
+
+
+# Defined by its schema: only torch's dispatcher knows its derivative.
+torch.library.define("tatara_tests::with_gradient", "(Tensor x) -> Tensor")
+torch.library.impl("tatara_tests::with_gradient", "CPU", lambda x: x.sin() * 2)
+torch.library.register_fake("tatara_tests::with_gradient", torch.empty_like)
+torch.library.register_autograd("tatara_tests::with_gradient", _backward, setup_context=_save)
+_with_gradient = torch.ops.tatara_tests.with_gradient
+
+
+@torch.library.custom_op("tatara_tests::registered", mutates_args=())
+def _registered(x: torch.Tensor) -> torch.Tensor:
     return x.sin() * 2
 
 
-@_with_gradient.register_fake
-def _(x):
-    return torch.empty_like(x)
-
-
-_with_gradient.register_autograd(
-    lambda ctx, g: 2 * g * ctx.saved_tensors[0].cos(),
-    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
-)
+_registered.register_fake(torch.empty_like)
+_registered.register_autograd(_backward, setup_context=_save)
 
 
 @torch.library.custom_op("tatara_tests::without_meta", mutates_args=())
@@ -79,6 +88,7 @@ _sparse = torch.eye(8).to_sparse()
 REFUSED = {
     "an operator of a library": (_plain, False),
     "an operator with a rule of its own": (_with_gradient, True),
+    "an operator with a registered rule": (_registered, True),
     "an operator without a meta kernel": (_without_meta, False),
     "an operator whose meta kernel raises": (_failing_meta, False),
     "an operator that writes": (_written, False),
@@ -174,9 +184,10 @@ def test_two_graphs_and_a_call(name, needs):
     with tatara.kernel_history() as history:
         _run(compiled, call, torch.randn(8, _SIZE), needs)
     runs = {event.run for event in history.launches if "tanh" in event.operators}
-    # Where nothing is differentiated, an operator whose meta kernel tells its types is a step of one graph.
-    inside = not needs and name in ("an operator of a library", "an operator with a rule of its own")
-    assert len(runs) == (4 if needs else 1 if inside else 2)
+    # An operator whose meta kernel tells its types is a step of one graph, where nothing is differentiated or its rule is known.
+    known = name == "an operator with a registered rule"
+    inside = known or (not needs and name in ("an operator of a library", "an operator with a rule of its own"))
+    assert len(runs) == (1 if inside else 2) * (2 if needs else 1)
     assert (history.graphs, history.breaks, history.recompiles) == (0, 0, 0)
 
 
@@ -229,7 +240,10 @@ def test_sizes_that_vary():
 
 
 # How a gradient lies in memory follows from rules; where there is no operator there are none, so `backward()` breaks the graph.
-@pytest.mark.parametrize("name, breaks", [("an operator with a rule of its own", 1), ("an LSTM", 0)])
+@pytest.mark.parametrize(
+    "name, breaks",
+    [("an operator with a rule of its own", 1), ("an operator with a registered rule", 0), ("an LSTM", 0)],
+)
 def test_a_whole_step(name, breaks):
     """Torch's engine goes through the parts and the call; what the optimizer does is a part again."""
     call = REFUSED[name][0]
@@ -263,7 +277,7 @@ def test_a_whole_step(name, breaks):
     with tatara.kernel_history() as history:
         compiled(torch.randn(8, _SIZE))
     runs = {event.run for event in history.launches if "tanh" in event.operators}
-    assert len(runs) == 4  # two parts, forward and backward
+    assert len(runs) == (1 if "registered" in name else 4)  # two parts, forward and backward
     assert (history.graphs, history.breaks, history.recompiles) == (0, breaks, 0)
     assert tatara.stats()["fallbacks"] == 0
 
