@@ -1,5 +1,6 @@
 #include "capture/entries/guard_program.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -32,7 +33,21 @@ struct GuardProgram::Steps {
 
   /// Adds to both.
   static bool numbers_hold(GuardProgram& guards, GuardedCall& call, const GuardedEntry&) {
-    return guards.objects.check_numbers(call.objects, call.symbols, call.why);
+    if (guards.made_symbols.empty()) return guards.objects.check_numbers(call.objects, call.symbols, call.why);
+    std::vector<int64_t> numbers;
+    if (!guards.objects.check_numbers(call.objects, numbers, call.why)) return false;
+    const auto skip = [&] {
+      while (std::find(guards.made_symbols.begin(), guards.made_symbols.end(), call.symbols.size()) !=
+             guards.made_symbols.end()) {
+        call.symbols.push_back(0);
+      }
+    };
+    for (const int64_t number : numbers) {
+      skip();
+      call.symbols.push_back(number);
+    }
+    skip();
+    return true;
   }
   static Lines number_lines(const GuardProgram& guards, const GuardedEntry&) {
     return guards.objects.describe_numbers();

@@ -52,6 +52,7 @@ class GuardProgram {
   ObjectGuards objects;  // numbers first, the rest once sizes are known to fit
   std::vector<Fact> facts;
   std::vector<std::shared_ptr<ConstantGuard>> size_checks;
+  std::vector<size_t> made_symbols;  ///< which data decide while the graph runs: nothing is known of them here
   Identities identities;
 
   bool hold(GuardedCall& call, const GuardedEntry& entry);

@@ -32,7 +32,9 @@ void Reconstruction::hold(const std::vector<PyObject*>& objects, std::vector<Ref
   for (const Step& step : steps_) {
     if (step.kind == Kind::kObject) held.push_back(Ref::borrow(objects[static_cast<size_t>(step.index)]));
   }
-  for (const SymbolSource& source : sources_) held.push_back(Ref::borrow(objects[static_cast<size_t>(source.object)]));
+  for (const SymbolSource& source : sources_) {
+    if (source.slot < 0) held.push_back(Ref::borrow(objects[static_cast<size_t>(source.object)]));
+  }
 }
 
 int ReconstructionBuilder::fail(std::string why) {

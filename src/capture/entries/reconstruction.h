@@ -70,7 +70,8 @@ class Reconstruction {
 
  private:
   friend class ReconstructionBuilder;
-  bool symbol_values(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const;
+  bool symbol_values(const std::vector<Ref>& env, const std::vector<PyObject*>& objects,
+                     std::vector<int64_t>& values) const;
   std::vector<Step> steps_;
   std::vector<int> wanted_;
   std::vector<SymbolSource> sources_;  // of the programs' symbols; empty: no step needs one

@@ -190,10 +190,17 @@ Ref ObjectMaker::number(const Step& step) const {
 
 }  // namespace
 
-bool Reconstruction::symbol_values(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const {
+bool Reconstruction::symbol_values(const std::vector<Ref>& env, const std::vector<PyObject*>& objects,
+                                   std::vector<int64_t>& values) const {
   TensorMeta meta;
   for (const SymbolSource& source : sources_) {
-    PyObject* object = objects[static_cast<size_t>(source.object)];
+    PyObject* object = source.slot < 0 ? objects[static_cast<size_t>(source.object)]
+                       : static_cast<size_t>(source.slot) < env.size() ? env[static_cast<size_t>(source.slot)].get()
+                                                                         : nullptr;
+    if (object == nullptr) {  // it comes to be behind the end of this entry
+      values.push_back(0);
+      continue;
+    }
     if (source.dim < 0) {
       values.push_back(number_part(object, source.dim));
       continue;
@@ -210,7 +217,7 @@ bool Reconstruction::symbol_values(const std::vector<PyObject*>& objects, std::v
 bool Reconstruction::build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects,
                            std::vector<Ref>& out) const {
   std::vector<int64_t> symbols;
-  if (!symbol_values(objects, symbols)) return false;
+  if (!symbol_values(env, objects, symbols)) return false;
   ObjectMaker maker(env, objects, std::move(symbols));
   maker.reserve(steps_.size());
   for (const Step& step : steps_) {

@@ -59,11 +59,7 @@ PyObject* int_subtract(PyObject* a, PyObject* b) {
 PyObject* int_multiply(PyObject* a, PyObject* b) {
   return int_binary(kMultiply, a, b, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().mul(x, y); });
 }
-bool decide(TraceSymbols& s, Expr condition) {
-  const bool holds = s.ctx().guard(condition);
-  s.note_guards();
-  return holds;
-}
+bool decide(TraceSymbols& s, Expr condition) { return s.decide(condition); }
 bool divides(TraceSymbols& s, Expr y) { return decide(s, s.ctx().ne(y, s.ctx().constant(0))); }
 PyObject* int_floor_divide(PyObject* a, PyObject* b) {
   return int_binary(kFloorDivide, a, b,
@@ -118,8 +114,10 @@ PyObject* int_negative(PyObject* a) {
   return int_unary(a, PyNumber_Negative, [](ExprContext& c, Expr x) { return c.neg(x); });
 }
 PyObject* int_absolute(PyObject* a) {
-  return int_unary(a, PyNumber_Absolute,
-                   [](ExprContext& c, Expr x) { return c.guard(c.le(c.constant(0), x)) ? x : c.neg(x); });
+  TraceSymbols& owner = *as_int(a)->owner;
+  return int_unary(a, PyNumber_Absolute, [&owner](ExprContext& c, Expr x) {
+    return decide(owner, c.le(c.constant(0), x)) ? x : c.neg(x);
+  });
 }
 PyObject* int_invert(PyObject* a) {
   return int_unary(a, PyNumber_Invert, [](ExprContext& c, Expr x) { return c.sub(c.constant(-1), x); });
@@ -278,6 +276,26 @@ Expr TraceSymbols::add(int64_t hint, SymbolSource source, IntRange range) {
   return symbol;
 }
 
+Expr TraceSymbols::add_made(int64_t hint, int slot, int dim, IntRange range) {
+  made_symbols_.push_back(add(hint, {-1, dim, false, slot}, range));
+  return made_symbols_.back();
+}
+
+bool TraceSymbols::is_made(Expr e) const {
+  return std::any_of(made_symbols_.begin(), made_symbols_.end(), [e](Expr symbol) { return e.contains(symbol); });
+}
+
+bool TraceSymbols::decide(Expr condition) {
+  if (!is_made(condition)) {
+    const bool holds = ctx_->guard(condition);
+    note_guards();
+    return holds;
+  }
+  if (const std::optional<bool> known = ctx_->decide(condition)) return *known;
+  if (undecided_) undecided_();
+  return ctx_->evaluate_hint(condition).value_or(0) != 0;
+}
+
 void TraceSymbols::note_guards() {
   while (places_.size() < ctx_->guards().size()) places_.push_back(place_ ? place_() : std::string());
 }
@@ -288,6 +306,10 @@ std::string TraceSymbols::guard_text(size_t guard) const {
 }
 
 int64_t TraceSymbols::specialize(Expr e) {
+  if (is_made(e)) {
+    if (undecided_ && !settled_) undecided_();
+    return ctx_->evaluate_hint(e).value_or(0);
+  }
   try {
     const int64_t value = ctx_->specialize(e);
     note_guards();
@@ -319,6 +341,7 @@ Ref TraceSymbols::make(Expr e) {
   if (e.is_const()) return Ref::steal(PyLong_FromLongLong(e.const_value()));
   const std::optional<int64_t> hint = ctx_->evaluate_hint(e);
   TATARA_CHECK(hint.has_value(), "a symbolic integer without a value");
+  if (settled_) return Ref::steal(PyLong_FromLongLong(*hint));  // the trace has ended inside of the arithmetic
   keep_in_words(e, *hint);
   const Ref value = Ref::steal(PyLong_FromLongLong(*hint));
   auto* object = value ? PyObject_New(SymInt, int_type()) : nullptr;
@@ -340,6 +363,7 @@ void TraceSymbols::settle_all() {
 }
 
 void TraceSymbols::settle() {
+  settled_ = true;
   for (const auto& [object, held] : made_) {
     if (is_symbolic_int(object)) Py_SET_TYPE(object, &PyLong_Type);
   }

@@ -27,6 +27,7 @@ struct SymbolSource {
   int object = -1;      // index among the guarded objects
   int dim = kInt;       // of that tensor, or which part of a number
   bool stride = false;  // the stride of `dim`, not its size
+  int slot = -1;        // of the tape, in place of `object`: data decide the value while the tape runs
 };
 
 /// The symbols of one trace and the placeholder integers made of them.
@@ -40,6 +41,15 @@ class TraceSymbols {
   ExprContext& ctx() const { return *ctx_; }
   const std::shared_ptr<ExprContext>& ctx_ptr() const { return ctx_; }
   Expr add(int64_t hint, SymbolSource source, IntRange range);
+  /// A size of the result in this slot, or the number there, which data decide. What the program decides by it is its value: the
+  /// trace ends there (set_undecided). What is inferred by it holds for this call's value, and is looked at in each run.
+  Expr add_made(int64_t hint, int slot, int dim, IntRange range);
+  /// Whether such a symbol is part of the expression.
+  bool is_made(Expr e) const;
+  bool has_made() const { return !made_symbols_.empty(); }
+  void set_undecided(std::function<void()> undecided) { undecided_ = std::move(undecided); }
+  /// Whether the condition holds: known, or for this call's values with a guard.
+  bool decide(Expr condition);
   bool empty() const { return symbols_.empty() && made_floats_.empty() && made_derived_.empty(); }
   const std::vector<Expr>& symbols() const { return symbols_; }
   const std::vector<int64_t>& hints() const { return hints_; }
@@ -101,6 +111,9 @@ class TraceSymbols {
   std::vector<int64_t> hints_;
   std::vector<IntRange> ranges_;
   std::vector<SymbolSource> sources_;
+  std::vector<Expr> made_symbols_;
+  std::function<void()> undecided_;
+  bool settled_ = false;
   std::unordered_map<PyObject*, Ref> made_, made_floats_;
   std::unordered_map<PyObject*, std::pair<Ref, int>> made_derived_;  // ints, with their slots
   std::function<std::string()> place_;

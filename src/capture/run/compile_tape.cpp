@@ -21,10 +21,16 @@ namespace tatara::capture {
 namespace {
 
 /// What compilation decided by the sizes of the present call holds for others only under the same decisions.
-void add_facts(Entry& entry, ExprContext& ctx) {
+void add_facts(Entry& entry, ExprContext& ctx, std::vector<ExprProgram>& late) {
   std::vector<Expr> symbols;
   for (const Expr symbol : entry.tape->symbols()) symbols.push_back(ctx.import(symbol));
-  for (const Expr fact : ctx.guards()) entry.guards.facts.push_back({ExprProgram(fact, symbols), fact.str()});
+  for (const Expr fact : ctx.guards()) {
+    if (entry.tape->is_made(fact, ctx)) {
+      late.emplace_back(fact, symbols);
+    } else {
+      entry.guards.facts.push_back({ExprProgram(fact, symbols), fact.str()});
+    }
+  }
   ctx.note_checked_guards();
 }
 
@@ -42,8 +48,10 @@ CompiledPart compiled_for_training(Entry& entry, TapeGraph made, const std::shar
     entry.report.lowered_text += compiled.lowered_text;
     count_compiled(compiled);
   }
-  add_facts(entry, *ctx);
-  return {std::move(training.runner), training.results.empty() ? Ref() : details_of(training.results.front())};
+  std::vector<ExprProgram> late;
+  add_facts(entry, *ctx, late);
+  return {std::move(training.runner), training.results.empty() ? Ref() : details_of(training.results.front()),
+          std::move(late)};
 }
 
 }  // namespace
@@ -70,7 +78,7 @@ CompiledPart compile_part(Entry& entry, TapeGraph made, const std::shared_ptr<co
   } else {
     CompileResult compiled = compile_graph(made.graph, options);
     entry.report.lowered_text += compiled.lowered_text;
-    add_facts(entry, made.graph.ctx());
+    add_facts(entry, made.graph.ctx(), part.facts);
     count_compiled(compiled);
     part.details = details_of(compiled);
     part.runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *tape,
@@ -98,6 +106,13 @@ void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api) {
 
 bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api, GrowingGraph& growing) {
   const auto start = std::chrono::steady_clock::now();
+  if (!entry.tape->made_symbols().empty()) {
+    // What comes behind such a call is compiled for sizes that are there once it has run.
+    entry.report.refused_call = static_cast<int>(entry.tape->made_symbols().front().node);
+    entry.report.fallback_reason = kDataDecide;
+    ++stats().fallbacks;
+    return false;
+  }
   try {
     TapeGraph made = growing.finish(entry.tape, api, options.passes);
     entry.report.graph_text = print_graph(made.graph, true);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "capture/entries/entry_cache.h"
 #include "capture/graph/graph_from_tape.h"
@@ -12,7 +13,10 @@ namespace tatara::capture {
 struct CompiledPart {
   std::unique_ptr<GraphRunner> runner;
   Ref details;  // see details_of()
+  std::vector<ExprProgram> facts{};  // what it took as given of sizes that data decide
 };
+
+inline constexpr const char* kDataDecide = "data decide the size of its result, or its value";
 
 /// Compiles the graph of `tape`, with gradients where it is a training tape. The texts, and what was decided by the sizes of
 /// the present call, go to the entry. Throws tatara::Error.

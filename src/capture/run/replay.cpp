@@ -133,7 +133,8 @@ bool Replay::run(std::vector<Ref>& env, size_t first, size_t last) const {
   const Tape& tape = *calls_->tape;
   const std::vector<TapeNode>& nodes = tape.nodes();
   size_t plain = first;
-  const auto run_until = [&](size_t end) { return tape.run_nodes(env, plain, end, calls_->symbols, true); };
+  std::vector<int64_t> symbols = calls_->symbols;
+  const auto run_until = [&](size_t end) { return tape.run_nodes(env, plain, end, symbols, true); };
   for (size_t n = first; n < last; ++n) {
     const RegionMark* mark = region_mark(nodes[n]);
     const bool region = mark != nullptr && mark->begins;

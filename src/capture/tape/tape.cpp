@@ -152,6 +152,14 @@ int Tape::add_derived(PyObject* value) {
   return static_cast<int>(slots_.size()) - 1;
 }
 
+int Tape::add_made_number(PyObject* value) {
+  TapeSlot slot;
+  slot.object = slot.meta = Ref::borrow(value);
+  slot.number = slot.whole = true;
+  slots_.push_back(std::move(slot));
+  return static_cast<int>(slots_.size()) - 1;
+}
+
 void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides) {
   TapeSlot& info = slots_[static_cast<size_t>(slot)];
   const auto constant = [](Expr e) { return e.is_const(); };
@@ -209,7 +217,15 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
     copy->ranges_ = open_symbols_->ranges();
     const std::vector<Expr>& guards = copy->ctx_->guards();
     copy->facts_.assign(guards.begin(), guards.begin() + static_cast<std::ptrdiff_t>(std::min(facts, guards.size())));
-    for (const Expr symbol : copy->symbols_) copy->places_.push_back(copy->place_of(symbol));
+    for (size_t i = 0; i < copy->symbols_.size(); ++i) {
+      const SymbolSource& source = open_symbols_->sources()[i];
+      copy->places_.push_back(source.slot < 0 ? copy->place_of(copy->symbols_[i])
+                                              : SymbolPlace{source.slot, source.dim, false});
+      const auto maker = source.slot < 0 ? makers_.end() : makers_.find(source.slot);
+      if (maker != makers_.end() && maker->second < count) {
+        copy->made_symbols_.push_back({i, source.slot, maker->second});
+      }
+    }
   }
   copy->collect_checks();
   return copy;
@@ -259,9 +275,13 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
     if (slot.derived && (leaves || places[i] == Place::kComesIn)) return nullptr;
     if (leaves) outputs.push_back(static_cast<int>(i));
     // Sizes that vary are read from what comes with the call.
-    const bool tells_sizes = slot.input && !symbols_.empty() && (slot.number || !slot.symbolic_sizes.empty());
+    const bool made_symbol = std::any_of(made_symbols_.begin(), made_symbols_.end(), [&](const MadeSymbol& made) {
+      return made.slot == static_cast<int>(i) && made.node < first;
+    });
+    const bool tells_sizes =
+        made_symbol || (slot.input && !symbols_.empty() && (slot.number || !slot.symbolic_sizes.empty()));
     slot.input = places[i] == Place::kComesIn || (tells_sizes && places[i] == Place::kElsewhere);
-    if (places[i] != Place::kComesIn) continue;
+    if (places[i] != Place::kComesIn && !(made_symbol && slot.input)) continue;
     if (made_before) slot.guard_index = 0;
     slot.requires_grad = needs[i];
   }
@@ -323,8 +343,10 @@ void Tape::set_outputs(std::vector<int> outputs) {
 std::vector<std::vector<int>> Tape::tensors_by_last_use() const {
   const std::vector<int> last = last_uses();
   std::vector<std::vector<int>> result(nodes_.size());
+  std::vector<bool> tells(slots_.size());  // a symbol's value, to all that comes later
+  for (const MadeSymbol& made : made_symbols_) tells[static_cast<size_t>(made.slot)] = true;
   for (size_t s = 0; s < last.size(); ++s) {
-    if (last[s] >= 0 && !slots_[s].number) result[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
+    if (last[s] >= 0 && !slots_[s].number && !tells[s]) result[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
   }
   return result;
 }
@@ -343,22 +365,34 @@ std::vector<int> Tape::last_uses() const {
   return last;
 }
 
-bool Tape::symbol_values(const std::vector<Ref>& env, TorchApi& api, std::vector<int64_t>& symbols) const {
+bool Tape::read_symbol(size_t symbol, const std::vector<Ref>& env, TorchApi& api, int64_t& value) const {
+  const SymbolPlace& place = places_[symbol];
+  PyObject* const object = place.slot < 0 ? nullptr : env[static_cast<size_t>(place.slot)].get();
+  if (object == nullptr) return true;
+  if (slots_[static_cast<size_t>(place.slot)].number) {
+    value = PyLong_AsLongLong(object);
+    return value != -1 || PyErr_Occurred() == nullptr;
+  }
   TensorMeta meta;
-  for (const SymbolPlace& place : places_) {
+  if (!api.read_meta(object, meta)) {
+    PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
+    return false;
+  }
+  value = (place.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(place.dim));
+  return true;
+}
+
+bool Tape::symbol_values(const std::vector<Ref>& env, TorchApi& api, std::vector<int64_t>& symbols) const {
+  for (size_t i = 0; i < places_.size(); ++i) {
     symbols.push_back(0);
-    if (place.slot < 0) continue;
-    if (slots_[static_cast<size_t>(place.slot)].number) {
-      symbols.back() = PyLong_AsLongLong(env[static_cast<size_t>(place.slot)].get());
-      continue;
-    }
-    if (!api.read_meta(env[static_cast<size_t>(place.slot)].get(), meta)) {
-      PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
-      return false;
-    }
-    symbols.back() = (place.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(place.dim));
+    if (!read_symbol(i, env, api, symbols.back())) return false;
   }
   return true;
+}
+
+bool Tape::is_made(Expr e, ExprContext& ctx) const {
+  return std::any_of(made_symbols_.begin(), made_symbols_.end(),
+                     [&](const MadeSymbol& made) { return e.contains(ctx.import(symbols_[made.symbol])); });
 }
 
 void Tape::fill_inputs(const std::vector<PyObject*>& objects, std::vector<Ref>& env) const {

@@ -108,6 +108,9 @@ class Tape {
   int add_float(PyObject* value, int guard_index, std::pair<Expr, Expr> bits);
   /// A Python float that a node computes; `value` is that of the present call.
   int add_derived(PyObject* value);
+  /// A Python int that a node gives, whose value is the symbol.
+  int add_made_number(PyObject* value);
+  void set_symbol(int slot, Expr symbol) { slots_[static_cast<size_t>(slot)].symbolic_sizes = {symbol}; }
   void set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides);
   /// The symbols of the trace, for whoever reads the tape while it is open.
   void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }
@@ -158,12 +161,23 @@ class Tape {
   const std::vector<IntRange>& ranges() const { return ranges_; }
   const std::vector<Expr>& facts() const { return facts_; }
   /// Values of the symbols in a call. False with a Python error set.
+  /// Those that nodes decide by data are 0 until run_nodes() has come past these.
   bool symbol_values(const std::vector<Ref>& env, TorchApi& api, std::vector<int64_t>& symbols) const;
+  /// Detached tapes: symbols that nodes decide by data, as indices of symbols(), each with its node.
+  struct MadeSymbol {
+    size_t symbol;
+    int slot;
+    size_t node;
+  };
+  const std::vector<MadeSymbol>& made_symbols() const { return made_symbols_; }
+  /// Whether such a symbol is part of the expression, which is one of `ctx`.
+  bool is_made(Expr e, ExprContext& ctx) const;
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
   /// their last use. False with a Python error set.
   bool run(std::vector<Ref>& env, TorchApi& api) const;
   /// Nodes [first, last) of a tape without symbols, as run() does them. With `keep` nothing is dropped.
-  bool run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols = {},
+  /// Fills in what data decide of the values of symbols.
+  bool run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<int64_t> symbols = {},
                  bool keep = false) const;
   /// Forgets what no node from `last` on uses, after nodes [first, last) were run in another way.
   void drop_dead(std::vector<Ref>& env, size_t first, size_t last) const;
@@ -245,11 +259,13 @@ class Tape {
   std::vector<int64_t> hints_;
   std::vector<IntRange> ranges_;
   struct SymbolPlace {
-    int slot = -1;  // an input with the symbol as size or stride; -1: nothing on the tape uses it
+    int slot = -1;  // an input with the symbol as size or stride, or the result with it; -1: nothing on the tape uses it
     int dim = 0;
     bool stride = false;
   };
+  bool read_symbol(size_t symbol, const std::vector<Ref>& env, TorchApi& api, int64_t& value) const;
   std::vector<SymbolPlace> places_;
+  std::vector<MadeSymbol> made_symbols_;
   SymbolPlace place_of(Expr symbol) const;
   std::unordered_map<PyObject*, int> by_object_;
   std::unordered_map<PyObject*, int> by_meta_;

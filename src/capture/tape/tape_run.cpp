@@ -354,6 +354,10 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
     for (size_t k = 0; k < node.outputs.size() && k < tensors.size(); ++k) {
       const auto slot = static_cast<size_t>(node.outputs[k]);
       if (node.outputs[k] < 0) continue;
+      if (slots_[slot].number) {
+        env[slot] = Ref::borrow(tensors[k]);
+        continue;
+      }
       if (const std::string other = differs(node, k, tensors[k], env, real[slot], api); !other.empty()) {
         copies_ = real[slot] && known_torch(node.name).is(kMayCopy);
         if (copies_ && !can_take_back() && takes_place(nodes_done_, slot, tensors[k], api)) continue;
@@ -422,8 +426,7 @@ void Tape::drop_dead(std::vector<Ref>& env, size_t first, size_t last) const {
   }
 }
 
-bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols,
-                     bool keep) const {
+bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<int64_t> symbols, bool keep) const {
   GradModes modes(needs_grad_modes_);
   OpenLevels levels(nodes_);
   for (size_t n = first; n < last; ++n) {
@@ -441,6 +444,9 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
       for (size_t k = 0; k < node.outputs.size() && k < tensors.size(); ++k) {
         if (node.outputs[k] >= 0) env[static_cast<size_t>(node.outputs[k])] = Ref::borrow(tensors[k]);
       }
+    }
+    for (const MadeSymbol& made : made_symbols_) {
+      if (made.node == n && !symbols.empty() && !read_symbol(made.symbol, env, *TorchApi::get(), symbols[made.symbol])) return false;
     }
     if (keep) continue;
     for (const int slot : dead_after_[n]) env[static_cast<size_t>(slot)] = Ref();

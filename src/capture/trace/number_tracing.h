@@ -23,6 +23,8 @@ class NumberTracing final : public TraceFeature {
   /// An operation on such numbers; `function`: null for that of Python's `operator`. Null without an error set: by value.
   Ref derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function = nullptr);
   void need_number(int slot);
+  /// The program decides by a size that data decide.
+  void need_decided();
   /// `item in container` and `container[key]` by numbers that vary, where the container holds plain data: what comes of it is
   /// guarded, or computed by the tape. Null without an error set: by value. `absent`: what a missing key gives; null: by value.
   Ref number_in(PyObject* container, PyObject* item);

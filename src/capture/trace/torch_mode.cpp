@@ -8,6 +8,7 @@
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/tracer_modes.h"
 #include "capture/trace/transform_tracing.h"
+#include "capture/trace/value_tracing.h"
 #include "runtime/host/torch_abi.h"
 #include "support/error.h"
 #include "support/made_once.h"
@@ -50,6 +51,8 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
         if (fn.name == "item" && PyTuple_GET_SIZE(args) == 1)
           answer = numbers().item_number(func, PyTuple_GET_ITEM(args, 0));
+        if (answer == nullptr && PyErr_Occurred() == nullptr)
+          answer = values().numbers_in(fn, func, args, kwargs).release();
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
       }
       if (fn.name == "requires_grad_" && transforms().make_variable(args, kwargs))
@@ -164,8 +167,10 @@ PyObject* TorchTracing::answer_constant(PyObject* func, PyObject* args, PyObject
   const Ref values = t.constants.evaluate(t.tape, slots.get());
   const Ref keywords = options ? t.constants.evaluate(t.tape, options.get()) : Ref();
   if (!values || (options && !keywords)) return nullptr;
+  const bool symbolic = t.constants.symbolic(slots.get()) || (options && t.constants.symbolic(options.get()));
+  if (symbolic && t.symbols.has_made()) return nullptr;  // no guard speaks of what data decide
   PyObject* answer = PyObject_Call(func, values.get(), keywords.get());
-  if (answer != nullptr && (t.constants.symbolic(slots.get()) || (options && t.constants.symbolic(options.get())))) {
+  if (answer != nullptr && symbolic) {
     t.size_checks.push_back(t.constants.guard(t.tape, func, slots, options, answer));
   }
   return answer;

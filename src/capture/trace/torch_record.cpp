@@ -10,6 +10,7 @@
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/transform_tracing.h"
+#include "capture/trace/value_tracing.h"
 #include "runtime/host/torch_abi.h"
 #include "support/error.h"
 #include "support/made_once.h"
@@ -367,8 +368,13 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
     if (fn.dispatcher && call.tape_kwargs && takes_empty()) {
       return give_up("whether " + fn.name + " gives an empty result its size is the host's to say");
     }
+    if (Ref decided = values().decided_call(fn, func, call.args, call.kwargs); decided || PyErr_Occurred() != nullptr) {
+      return decided.release();
+    }
+    if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
     // The host infers from the sizes of this call.
     if (fn.name.rfind("_fused_", 0) != 0) numbers().specialize_operands(call.tape_args.get(), call.tape_kwargs.get());
+    if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
   }
   result = infer_by_host(call);
   if (!result) {

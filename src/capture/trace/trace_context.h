@@ -33,6 +33,7 @@ class NumpyTracing;
 class OriginTracing;
 class ReadTracing;
 class TorchTracing;
+class ValueTracing;
 class TraceEnds;
 class TransformTracing;
 class WriteTracing;
@@ -148,6 +149,7 @@ struct TraceFeatures {
   WriteTracing* writes = nullptr;
   LifetimeTracing* lifetimes = nullptr;
   TorchTracing* torch = nullptr;
+  ValueTracing* values = nullptr;
   CallTracing* calls = nullptr;
   ModeStack* modes = nullptr;
   TraceEnds* ends = nullptr;
@@ -240,6 +242,7 @@ class TraceFeature {
   WriteTracing& writes() const { return *context_.features.writes; }
   LifetimeTracing& lifetimes() const { return *context_.features.lifetimes; }
   TorchTracing& torch() const { return *context_.features.torch; }
+  ValueTracing& values() const { return *context_.features.values; }
   CallTracing& calls() const { return *context_.features.calls; }
   ModeStack& modes() const { return *context_.features.modes; }
   TraceEnds& ends() const { return *context_.features.ends; }

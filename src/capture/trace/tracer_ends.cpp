@@ -487,10 +487,14 @@ bool TraceEnds::prepare_entry(Entry& entry, bool ran) {
   entry.guards.size_checks = std::move(t.size_checks);
   if (entry.end == Entry::End::kBreak)
     entry.guards.size_checks.resize(std::min(t.snap.checks, entry.guards.size_checks.size()));
+  for (size_t i = 0; i < t.symbols.sources().size(); ++i) {
+    if (t.symbols.sources()[i].slot >= 0) entry.guards.made_symbols.push_back(i);
+  }
   // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.
   t.symbols.note_guards();
   const std::vector<Expr>& facts = entry.tape ? entry.tape->facts() : t.symbols.ctx().guards();
   for (size_t i = 0; i < facts.size(); ++i) {
+    if (t.symbols.is_made(facts[i])) continue;  // the run looks at them
     entry.guards.facts.push_back({t.symbols.program(facts[i]), t.symbols.guard_text(i)});
   }
   entry.report.capture_seconds =

@@ -28,7 +28,7 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
   if (owner_.backend || owner_.eager_backend || entry.end != Entry::End::kReturn || entry.set_grad ||
       !entry.cleared_first.empty() || !all_done(t.effects) || explaining() != Explaining::kOff ||
       !is_training_tape(*entry.tape) || follows_histories(tape) || tape.has_transforms() || tape.has_regions() ||
-      tape.has_custom_backwards() || tape.has_hooks()) {
+      tape.has_custom_backwards() || tape.has_hooks() || t.symbols.has_made()) {
     return false;
   }
   // What the program has been told of a result's strides is compared with what the host's kernel gives.

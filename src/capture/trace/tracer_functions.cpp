@@ -273,6 +273,9 @@ PyObject* FunctionTracing::attach_backward(PyObject* callable, PyObject* const* 
   call.args = args[2];
   auto made = std::make_shared<CustomBackward>();
   std::string problem;
+  if (trace_->symbols.has_made()) {  // such a graph is cut, and a function with a backward of the user's is in one piece
+    return graph_break("an autograd.Function behind a size that data decide") ? not_handled() : nullptr;
+  }
   {
     const Bypass bypass(bypass_);
     problem = read_function_call(args[3], call);

@@ -99,7 +99,8 @@ PyObject* run_recording(PyObject* self, PyObject* args) {
   };
   fill(r.reads, values);
   fill(r.arguments, arguments);
-  if (!tape->run_nodes(env, 0, tape->nodes().size(), r.hints)) return nullptr;
+  std::vector<int64_t> symbols = r.hints;
+  if (!tape->run_nodes(env, 0, tape->nodes().size(), symbols)) return nullptr;
   Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(r.results.size())));
   for (size_t i = 0; i < r.results.size(); ++i) {
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i),

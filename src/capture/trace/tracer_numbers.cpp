@@ -65,6 +65,7 @@ bool NumberTracing::number_operand(PyObject* operand, Ref& value, Ref& on_tape, 
     of_tensor = of_tensor || !from_numbers(slot);
   } else if (is_symbolic_int(operand)) {
     const Expr e = symbolic_expr(operand);
+    if (t.symbols.is_made(e)) return false;  // such arithmetic comes before the graph
     value = Ref::steal(PyLong_FromLongLong(e.context().evaluate_hint(e).value()));
     on_tape = make_size_ref(e, t.symbols);
   } else if (PyFloat_CheckExact(operand) || PyLong_CheckExact(operand)) {
@@ -119,6 +120,11 @@ Ref NumberTracing::small_number(Expr symbol, PyObject* value) {
   node.name = "number.int";
   node.args = Ref::steal(PyTuple_Pack(1, make_size_ref(symbol, trace_->symbols).get()));
   return record_number(std::move(node), value);
+}
+
+void NumberTracing::need_decided() {
+  if (context_.state != State::kTracing) return;
+  if (!graph_break("a decision by a size, or a number, that data decide")) postpone_error();
 }
 
 void NumberTracing::need_number(int slot) {

@@ -17,6 +17,7 @@
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_modes.h"
 #include "capture/trace/transform_tracing.h"
+#include "capture/trace/value_tracing.h"
 #include "capture/trace/write_tracing.h"
 
 namespace tatara::capture {
@@ -38,6 +39,7 @@ struct TracerParts {
     all.writes = &writes;
     all.lifetimes = &lifetimes;
     all.torch = &torch;
+    all.values = &values;
     all.calls = &calls;
     all.modes = &modes;
     all.ends = &ends;
@@ -54,6 +56,7 @@ struct TracerParts {
     writes.reset();
     lifetimes.reset();
     calls.reset();
+    values.reset();
   }
 
   TraceContext context;
@@ -70,6 +73,7 @@ struct TracerParts {
   WriteTracing writes{context};
   LifetimeTracing lifetimes{context};
   TorchTracing torch{context};
+  ValueTracing values{context};
   CallTracing calls{context};
   ModeStack modes{context};
   TraceEnds ends{context};

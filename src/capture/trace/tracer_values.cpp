@@ -1,0 +1,468 @@
+// Sizes and numbers that data decide, while a trace is open. A call whose result has such a size is recorded as it stands; the size
+// is a symbol, whose value in this call comes from running the calls before it once more, beside the trace. Indexing by masks
+// becomes indexing by the places where the mask holds, so that nonzero() alone decides a size and the rest is compiled.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "capture/tape/node_operators.h"
+#include "capture/tape/transaction.h"
+#include "capture/tape/view_origins.h"
+#include "capture/trace/history_tracing.h"
+#include "capture/trace/torch_tracing.h"
+#include "capture/trace/tracer_internal.h"
+#include "capture/trace/transform_tracing.h"
+#include "capture/trace/value_tracing.h"
+
+namespace tatara::capture {
+namespace {
+
+constexpr int64_t kMostElements = int64_t{1} << 40, kMostNumber = int64_t{1} << 62;
+constexpr Py_ssize_t kMostNumbers = 64;  // of one tolist()
+
+/// How the sizes of a call's results follow.
+enum class Sized : uint8_t {
+  kCount,       ///< one dimension, which data decide
+  kPlaces,      ///< as many rows as data decide, and a column for each dimension of the operand
+  kAsOperand,   ///< the operand's
+  kSameCount,   ///< the first result's
+};
+
+struct DecidedCall {
+  const char* name;
+  bool (*fits)(Py_ssize_t positional);
+  std::array<Sized, 3> results;
+};
+
+bool one(Py_ssize_t n) { return n == 1; }
+bool any(Py_ssize_t) { return true; }
+
+constexpr DecidedCall kDecided[] = {
+    {"nonzero", one, {Sized::kPlaces}},
+    {"argwhere", one, {Sized::kPlaces}},
+    {"repeat_interleave", one, {Sized::kCount}},
+    {"bincount", any, {Sized::kCount}},
+    {"_unique2", any, {Sized::kCount, Sized::kAsOperand, Sized::kSameCount}},
+    {"unique_consecutive", any, {Sized::kCount, Sized::kAsOperand, Sized::kSameCount}},
+};
+
+const DecidedCall* decided(const std::string& name, PyObject* args) {
+  for (const DecidedCall& each : kDecided) {
+    if (name == each.name) return each.fits(PyTuple_GET_SIZE(args)) ? &each : nullptr;
+  }
+  return nullptr;
+}
+
+std::string dtype_text(PyObject* tensor) {
+  return text_of(Ref::steal(PyObject_Str(attr_or_null(tensor, "dtype").get())).get());
+}
+
+bool is_mask(const TorchApi& api, PyObject* o) { return api.is_plain_tensor(o) && dtype_text(o) == "torch.bool"; }
+
+/// Without gradients, autocast and modes: calls for their values alone.
+class ForValues {
+ public:
+  explicit ForValues(TorchApi& api) : api_(api), off_(api), grad_(api.grad_enabled()) { api_.set_grad(false); }
+  ~ForValues() { api_.set_grad(grad_); }
+  ForValues(const ForValues&) = delete;
+  ForValues& operator=(const ForValues&) = delete;
+
+ private:
+  TorchApi& api_;
+  AutocastOff off_;
+  bool grad_;
+};
+
+Ref random_state(const TorchApi& api) {
+  return Ref::steal(PyObject_CallMethod(api.torch.get(), "get_rng_state", nullptr));
+}
+bool set_random_state(const TorchApi& api, PyObject* state) {
+  return static_cast<bool>(Ref::steal(PyObject_CallMethod(api.torch.get(), "set_rng_state", "O", state)));
+}
+
+bool is_cuda(const TapeSlot& slot) {
+  return slot.device && text_of(attr_or_null(slot.device.get(), "type").get()) == "cuda";
+}
+
+}  // namespace
+
+// ---- Values of this call ---------------------------------------------------------------------------------------------
+
+/// Whether a call may be made twice: it changes nothing that was there before the trace, and no code of the program's runs.
+bool ValueTracing::may_run(const TapeNode& node) const {
+  const Tape& tape = trace_->tape;
+  if (number_operation(node) != nullptr) return true;
+  if (!is_operator_call(node) || !node.func || node.level != 0 || node.generator != nullptr || node.statistics)
+    return false;
+  if (is_dispatcher_operator(node.func.get()) && known_name(node).empty()) return false;
+  if (varies(node)) {
+    const auto on_gpu = [&tape](int slot) { return slot >= 0 && is_cuda(tape.slots()[static_cast<size_t>(slot)]); };
+    if (std::any_of(node.outputs.begin(), node.outputs.end(), on_gpu)) return false;
+  }
+  if (!node.mutates) return true;
+  bool own = true;
+  for (PyObject* argument : written_arguments(node)) {
+    for_each_slot(argument, [&](int slot) {
+      const int base = view_origin(tape, slot).base;
+      own = own && !tape.slots()[static_cast<size_t>(base < 0 ? slot : base)].input;
+    });
+  }
+  return own;
+}
+
+bool ValueTracing::run_nodes(size_t last) {
+  const Tape& tape = trace_->tape;
+  own_.env.resize(tape.slots().size());
+  for (size_t i = 0; i < own_.env.size(); ++i) {
+    if (tape.slots()[i].input) own_.env[i] = tape.slots()[i].object;
+  }
+  for (; own_.done < last; ++own_.done) {
+    const TapeNode& node = tape.nodes()[own_.done];
+    std::vector<Ref> results;
+    if (!may_run(node) || !Tape::call(node, own_.env, trace_->symbols.hints(), results)) return false;
+    for (size_t k = 0; k < node.outputs.size() && k < results.size(); ++k) {
+      if (node.outputs[k] >= 0) own_.env[static_cast<size_t>(node.outputs[k])] = results[k];
+    }
+  }
+  return true;
+}
+
+/// Results that the program lets go of are wanted no more.
+void ValueTracing::drop_unseen() {
+  const std::vector<TapeSlot>& slots = trace_->tape.slots();
+  for (size_t i = 0; i < own_.env.size(); ++i) {
+    const TapeSlot& slot = slots[i];
+    if (slot.input || slot.number || !slot.object) continue;
+    const Py_ssize_t own = slot.meta.get() == slot.object.get() ? 2 : 1;
+    if (Py_REFCNT(slot.object.get()) <= own) own_.env[i] = Ref();
+  }
+}
+
+/// Runs what was recorded since the last time. False: it may not run twice, or fails.
+bool ValueTracing::advance() {
+  const Tape& tape = trace_->tape;
+  if (own_.refused) return false;
+  const size_t last = tape.nodes().size();
+  const bool draws = own_.random || std::any_of(tape.nodes().begin() + static_cast<std::ptrdiff_t>(own_.done),
+                                                tape.nodes().end(), [](const TapeNode& n) { return varies(n); });
+  const Ref before = draws ? random_state(api_) : Ref();
+  if (own_.random) own_.refused = !set_random_state(api_, own_.random.get());
+  own_.refused = own_.refused || (draws && !before) || !run_nodes(last);
+  if (draws && before) {
+    own_.random = random_state(api_);
+    own_.refused = !set_random_state(api_, before.get()) || own_.refused;
+  }
+  if (own_.refused) own_.env.clear();
+  forget_error();
+  drop_unseen();
+  return !own_.refused;
+}
+
+/// The operand as it stands in this call; null: not to be had.
+Ref ValueTracing::present(PyObject* operand) {
+  if (is_symbolic_int(operand)) {
+    const Expr e = symbolic_expr(operand);
+    return Ref::steal(PyLong_FromLongLong(e.context().evaluate_hint(e).value_or(0)));
+  }
+  if (!api_.is_tensor(operand)) return is_symbolic_number(operand) ? Ref() : Ref::borrow(operand);
+  const int slot = api_.is_plain_tensor(operand) ? slot_for(operand) : -1;
+  if (slot < 0) return {};
+  if (static_cast<size_t>(slot) >= own_.env.size()) return trace_->tape.slots()[static_cast<size_t>(slot)].input
+                                                               ? trace_->tape.slots()[static_cast<size_t>(slot)].object
+                                                               : Ref();
+  return own_.env[static_cast<size_t>(slot)];
+}
+
+/// What the call gives in this call of the compiled function. Null: not to be had.
+Ref ValueTracing::call_now(PyObject* func, PyObject* args, PyObject* kwargs) {
+  Trace& t = *trace_;
+  if (owner_.backend || context_.dry_run || context_.ahead != nullptr || transforms().open() != 0 ||
+      t.tape.has_transforms() || t.tape.has_regions() || t.tape.has_custom_backwards() || ends_in_numpy(t.tape)) {
+    return {};
+  }
+  const Bypass bypass(bypass_);
+  const ForValues scope(api_);
+  const auto value = [this](PyObject* o) { return present(o); };
+  // Operands that are new to the tape get their slots first.
+  map_structure(args, [this](PyObject* o) {
+    if (api_.is_plain_tensor(o)) slot_for(o);
+    return Ref::borrow(o);
+  });
+  if (!advance()) return {};
+  const Ref values = map_structure(args, value);
+  const Ref named = kwargs != nullptr ? map_structure(kwargs, value) : Ref();
+  Ref result;
+  if (values && (named || kwargs == nullptr)) result = Ref::steal(PyObject_Call(func, values.get(), named.get()));
+  forget_error();
+  return result;
+}
+
+Ref ValueTracing::on_tape(PyObject* operands) {
+  Trace& t = *trace_;
+  return map_structure(operands, [&](PyObject* o) -> Ref {
+    if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
+    return api_.is_tensor(o) ? make_slot_ref(slot_for(o)) : Ref::borrow(o);
+  });
+}
+
+// ---- Sizes -------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Strides of a fresh tensor by those it has now: rows one after the other, or columns.
+std::vector<Expr> strides_like(ExprContext& ctx, const std::vector<Expr>& sizes, const TensorMeta& now) {
+  std::vector<Expr> rows = contiguous_strides(ctx, sizes);
+  const auto fits = [&](const std::vector<Expr>& strides) {
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (now.sizes[d] > 1 && ctx.evaluate_hint(strides[d]) != now.strides[d]) return false;
+    }
+    return true;
+  };
+  if (sizes.size() != 2 || fits(rows)) return rows;
+  std::vector<Expr> columns = {ctx.constant(1), sizes[0]};
+  return fits(columns) ? columns : rows;
+}
+
+}  // namespace
+
+/// Records a call as it stands, whose results have sizes that follow by kDecided.
+Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  Trace& t = *trace_;
+  const DecidedCall* call = decided(fn.name, args);
+  if (call == nullptr || PyTuple_GET_SIZE(args) == 0) return {};
+  PyObject* const operand = PyTuple_GET_ITEM(args, 0);
+  const Ref now = api_.is_plain_tensor(operand) ? call_now(func, args, kwargs) : Ref();
+  if (!now) return {};
+  const Bypass bypass(bypass_);
+  TapeNode node;
+  node.func = Ref::borrow(func);
+  node.args = on_tape(args);
+  node.kwargs = kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0 ? on_tape(kwargs) : Ref();
+  node.name = fn.name;
+  node.sequence = !api_.is_tensor(now.get());
+  ExprContext& ctx = t.symbols.ctx();
+  const int given = slot_for(operand);
+  std::vector<Expr> counted;
+  std::vector<TensorMeta> metas;
+  std::vector<PyObject*> results;
+  if (node.sequence && !PyTuple_Check(now.get()) && !PyList_Check(now.get())) return {};
+  for (Py_ssize_t i = 0; i < (node.sequence ? PySequence_Fast_GET_SIZE(now.get()) : 1); ++i) {
+    results.push_back(node.sequence ? PySequence_Fast_GET_ITEM(now.get(), i) : now.get());
+    if (!api_.read_meta(results.back(), metas.emplace_back()) || static_cast<size_t>(i) >= call->results.size()) return {};
+  }
+  Ref made = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
+  for (size_t i = 0; i < results.size(); ++i) {
+    const TensorMeta& meta = metas[i];
+    std::vector<Expr> sizes;
+    for (const int64_t size : meta.sizes) sizes.push_back(ctx.constant(size));
+    const Ref shape = int_tuple(meta.sizes), strides = int_tuple(meta.strides);
+    const Ref dtype = attr_or_null(results[i], "dtype");
+    const Ref placeholder = api_.empty_meta(shape.get(), strides.get(), dtype.get());
+    if (!placeholder) return {};
+    const int slot = t.tape.add_placeholder(placeholder.get(), t.tape.slots()[static_cast<size_t>(given)].device);
+    switch (call->results[i]) {
+      case Sized::kAsOperand:
+        // Empty where it was not asked for.
+        if (const std::vector<Expr>& own = t.tape.slots()[static_cast<size_t>(given)].symbolic_sizes;
+            own.size() == sizes.size()) {
+          sizes = own;
+        }
+        break;
+      case Sized::kSameCount:
+        if (!counted.empty() && meta.sizes == metas[0].sizes) sizes = counted;
+        break;
+      case Sized::kCount:
+      case Sized::kPlaces:
+        if (sizes.empty()) return {};
+        sizes[0] = t.symbols.add_made(meta.sizes[0], slot, 0, {0, kMostElements});
+        counted = sizes;
+        break;
+    }
+    t.tape.set_layout(slot, sizes, strides_like(ctx, sizes, meta));
+    node.outputs.push_back(slot);
+    PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), Py_NewRef(placeholder.get()));
+  }
+  node.location = user_location();
+  transforms().note_modes(node);
+  histories().note_silent_views(node);
+  // Its results are there already.
+  const bool sequence = node.sequence;
+  t.tape.add_node(std::move(node));
+  t.symbols.note_guards();
+  own_.env.resize(t.tape.slots().size());
+  const TapeNode& added = t.tape.nodes().back();
+  for (size_t i = 0; i < results.size(); ++i) {
+    own_.env[static_cast<size_t>(added.outputs[i])] = Ref::borrow(results[i]);
+  }
+  own_.done = t.tape.nodes().size();
+  return sequence ? made : Ref::borrow(PyTuple_GET_ITEM(made.get(), 0));
+}
+
+/// nonzero() as one tensor of places for each dimension; null: see decided_call().
+Ref ValueTracing::indices_of(PyObject* mask) {
+  static PyObject* const nonzero = attr(api_.torch.get(), "nonzero").release();
+  static PyObject* const unbind = attr(api_.torch.get(), "unbind").release();
+  const Ref operands = Ref::steal(PyTuple_Pack(1, mask));
+  const Ref places = record_sized(api_.classify(nonzero), nonzero, operands.get(), nullptr);
+  if (!places) return {};
+  const Ref column = Ref::steal(PyLong_FromLong(1));
+  const Ref split = Ref::steal(PyTuple_Pack(2, places.get(), column.get()));
+  return Ref::steal(torch().torch_function(unbind, split.get(), nullptr));
+}
+
+/// The key with the places where masks hold in place of the masks; null: there are none, or see decided_call().
+Ref ValueTracing::without_masks(PyObject* self, PyObject* key) {
+  const Ref items = PyTuple_CheckExact(key) ? Ref::borrow(key) : Ref::steal(PyTuple_Pack(1, key));
+  const auto rank_of = [](PyObject* tensor) { return PyLong_AsLong(attr_or_null(tensor, "ndim").get()); };
+  const Py_ssize_t count = PyTuple_GET_SIZE(items.get());
+  // The dimension of the operand that each item begins with is plain before an ellipsis only.
+  Py_ssize_t dim = 0;
+  std::vector<Ref> parts;
+  bool found = false;
+  const Ref sizes = attr_or_null(self, "shape");
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items.get(), i);
+    if (!is_mask(api_, item)) {
+      if (item == Py_Ellipsis) dim = -1;
+      if (PyBool_Check(item)) return {};
+      if (item != Py_None && dim >= 0) ++dim;
+      parts.push_back(Ref::borrow(item));
+      continue;
+    }
+    const long rank = rank_of(item);
+    if (rank < 1 || dim < 0 || dim + rank > PySequence_Size(sizes.get())) return {};
+    const Ref own = attr_or_null(item, "shape");
+    for (long d = 0; d < rank; ++d) {
+      const Ref a = Ref::steal(PySequence_GetItem(own.get(), d)), b = Ref::steal(PySequence_GetItem(sizes.get(), dim + d));
+      if (!a || !b || PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) != 1) return {};
+    }
+    const Ref indices = indices_of(item);
+    if (!indices || !PyTuple_Check(indices.get())) return {};
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(indices.get()); ++k) {
+      parts.push_back(Ref::borrow(PyTuple_GET_ITEM(indices.get(), k)));
+    }
+    dim += rank;
+    found = true;
+  }
+  forget_error();
+  if (!found) return {};
+  Ref made = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(parts.size())));
+  for (size_t i = 0; i < parts.size(); ++i) PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), parts[i].release());
+  return made;
+}
+
+/// Indexing by masks.
+Ref ValueTracing::masked(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  if (fn.name == "masked_select") {
+    static PyObject* const broadcast = attr(api_.torch.get(), "broadcast_tensors").release();
+    static PyObject* const item = attr(reinterpret_cast<PyObject*>(api_.tensor_type), "__getitem__").release();
+    if (PyTuple_GET_SIZE(args) != 2 || (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0)) return {};
+    const Ref both = Ref::steal(torch().torch_function(broadcast, args, nullptr));
+    if (!both || !tracing()) return both;
+    const Ref pair = Ref::steal(PySequence_Tuple(both.get()));
+    const Ref key = without_masks(PyTuple_GET_ITEM(pair.get(), 0), PyTuple_GET_ITEM(pair.get(), 1));
+    if (!key) return {};
+    const Ref operands = Ref::steal(PyTuple_Pack(2, PyTuple_GET_ITEM(pair.get(), 0), key.get()));
+    return Ref::steal(torch().torch_function(item, operands.get(), nullptr));
+  }
+  const Ref key = without_masks(PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 1));
+  if (!key) return {};
+  Ref changed = Ref::steal(PySequence_List(args));
+  PyList_SetItem(changed.get(), 1, Py_NewRef(key.get()));
+  const Ref operands = Ref::steal(PyList_AsTuple(changed.get()));
+  return Ref::steal(torch().torch_function(func, operands.get(), nullptr));
+}
+
+Ref ValueTracing::decided_call(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(args), named = kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0;
+  if (fn.dispatcher || count == 0) return {};
+  if (fn.name == "masked_select" || ((fn.name == "__getitem__" || fn.name == "__setitem__") && count > 1 && named == 0)) {
+    return masked(fn, func, args, kwargs);
+  }
+  const bool pair = named == 1 && PyDict_GetItemString(kwargs, "as_tuple") == Py_True;
+  if ((fn.name == "where" && count == 1 && named == 0) || (fn.name == "nonzero" && count == 1 && pair)) {
+    PyObject* const condition = PyTuple_GET_ITEM(args, 0);
+    const bool tensor = api_.is_plain_tensor(condition) && PyLong_AsLong(attr_or_null(condition, "ndim").get()) > 0;
+    return tensor ? indices_of(condition) : Ref();
+  }
+  if (fn.name == "repeat_interleave" && count >= 2 && count + named <= 3 && api_.is_plain_tensor(PyTuple_GET_ITEM(args, 1))) {
+    static PyObject* const select = attr(api_.torch.get(), "index_select").release();
+    PyObject* dim = count == 3 ? PyTuple_GET_ITEM(args, 2) : named == 1 ? PyDict_GetItemString(kwargs, "dim") : nullptr;
+    PyObject* const repeats = PyTuple_GET_ITEM(args, 1);
+    if (dim == nullptr || !PyLong_Check(dim) || PyLong_AsLong(attr_or_null(repeats, "ndim").get()) != 1) return {};
+    const Ref sizes = attr_or_null(PyTuple_GET_ITEM(args, 0), "shape"), own = attr_or_null(repeats, "shape");
+    const Ref a = Ref::steal(PyObject_GetItem(sizes.get(), dim)), b = Ref::steal(PySequence_GetItem(own.get(), 0));
+    if (!a || !b || PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) != 1) {
+      forget_error();
+      return {};
+    }
+    const Ref alone = Ref::steal(PyTuple_Pack(1, repeats));
+    const Ref places = record_sized(fn, func, alone.get(), nullptr);
+    if (!places) return {};
+    const Ref operands = Ref::steal(PyTuple_Pack(3, PyTuple_GET_ITEM(args, 0), dim, places.get()));
+    return Ref::steal(torch().torch_function(select, operands.get(), nullptr));
+  }
+  return record_sized(fn, func, args, kwargs);
+}
+
+// ---- Numbers -----------------------------------------------------------------------------------------------------------
+
+Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  Trace& t = *trace_;
+  const bool list = fn.name == "tolist";
+  if (!list && fn.name != "item" && fn.name != "__int__" && fn.name != "__index__") return {};
+  if (PyTuple_GET_SIZE(args) != 1 || (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0)) return {};
+  PyObject* const operand = PyTuple_GET_ITEM(args, 0);
+  if (!api_.is_plain_tensor(operand) || api_.is_numpy(operand)) return {};
+  const std::string dtype = dtype_text(operand);
+  const bool whole = dtype == "torch.int64" || dtype == "torch.int32" || dtype == "torch.int16" ||
+                     dtype == "torch.int8" || dtype == "torch.uint8";
+  if (!whole) return {};
+  {
+    const Bypass bypass(bypass_);
+    const Ref count = Ref::steal(PyObject_CallMethod(operand, "numel", nullptr));
+    const Py_ssize_t elements = count ? PyLong_AsSsize_t(count.get()) : 0;
+    forget_error();
+    if (elements < 1 || elements > (list ? kMostNumbers : 1)) return {};
+    const int slot = slot_for(operand);
+    // How many numbers a list has is part of the trace.
+    if (list && (slot < 0 || !t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes.empty())) return {};
+  }
+  const Ref now = call_now(func, args, kwargs);
+  if (!now) return {};
+  const Bypass bypass(bypass_);
+  bool fine = true;
+  map_structure(now.get(), [&fine](PyObject* o) {
+    const int64_t value = PyLong_Check(o) ? PyLong_AsLongLong(o) : 0;
+    fine = fine && PyLong_CheckExact(o) && value > -kMostNumber && value < kMostNumber;
+    return Ref::borrow(o);
+  });
+  if (!fine) {
+    forget_error();
+    return {};
+  }
+  TapeNode node;
+  node.func = Ref::borrow(func);
+  node.args = on_tape(args);
+  node.name = fn.name;
+  node.sequence = PyList_Check(now.get());
+  Ref result = map_structure(now.get(), [&](PyObject* o) {
+    const int slot = t.tape.add_made_number(o);
+    const Expr symbol = t.symbols.add_made(PyLong_AsLongLong(o), slot, SymbolSource::kInt, {-kMostNumber, kMostNumber});
+    t.tape.set_symbol(slot, symbol);
+    node.outputs.push_back(slot);
+    own_.env.resize(t.tape.slots().size());
+    own_.env.back() = Ref::borrow(o);
+    return t.symbols.make(symbol);
+  });
+  node.location = user_location();
+  transforms().note_modes(node);
+  t.tape.add_node(std::move(node));
+  t.symbols.note_guards();
+  own_.done = t.tape.nodes().size();
+  if (result) mark_born(result.get());
+  return result;
+}
+
+}  // namespace tatara::capture

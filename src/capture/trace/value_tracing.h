@@ -1,0 +1,47 @@
+// What data decide while a trace is open (tracer_values.cpp): sizes of results, and numbers that are read from tensors. They become
+// symbols whose values are there when the call has run; the trace goes on with those of the present call.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "capture/trace/trace_context.h"
+
+namespace tatara::capture {
+
+class ValueTracing final : public TraceFeature {
+ public:
+  using TraceFeature::TraceFeature;
+
+  /// A call of torch's whose result has sizes that data decide, or that is made of such a call. Null without an error set: it is
+  /// none, or the values of this call are not to be had.
+  Ref decided_call(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  /// The whole numbers in a tensor (`item`, `tolist`). Null without an error set, as above.
+  Ref numbers_in(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  /// Nothing is left of the last trace.
+  void reset() { own_ = {}; }
+
+ private:
+  bool advance();
+  bool may_run(const TapeNode& node) const;
+  bool run_nodes(size_t last);
+  void drop_unseen();
+  Ref present(PyObject* operand);
+  Ref call_now(PyObject* func, PyObject* args, PyObject* kwargs);
+  Ref on_tape(PyObject* operands);
+  Ref record_sized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  Ref indices_of(PyObject* mask);
+  Ref without_masks(PyObject* self, PyObject* key);
+  Ref masked(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+
+  /// Of one trace: its calls, run for their values beside it.
+  struct Own {
+    size_t done = 0;       // nodes
+    std::vector<Ref> env;  // by slot
+    Ref random;            // the generators' states behind these nodes; null: none of them has drawn
+    bool refused = false;  // a call may not run twice, or has failed
+  };
+  Own own_;
+};
+
+}  // namespace tatara::capture
