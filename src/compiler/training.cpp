@@ -273,6 +273,14 @@ std::vector<int> TrainingStage::carry_sizes(Graph& g) const {
       const TensorType& type = g.type(static_cast<ValueId>(v));
       if (in(type.sizes) || in(type.strides)) return true;
     }
+    for (size_t n = 0; n < g.num_nodes(); ++n) {
+      for (const Arg& arg : g.node(static_cast<NodeId>(n)).args) {
+        const auto* ints = std::get_if<SymInts>(&arg);
+        const auto* scalar = std::get_if<Scalar>(&arg);
+        const Expr* e = scalar != nullptr ? std::get_if<Expr>(scalar) : nullptr;
+        if ((ints != nullptr && in(ints->values)) || (e != nullptr && e->contains(symbol))) return true;
+      }
+    }
     return false;
   };
   std::vector<int> added;

@@ -194,9 +194,9 @@ bool Reconstruction::symbol_values(const std::vector<Ref>& env, const std::vecto
                                    std::vector<int64_t>& values) const {
   TensorMeta meta;
   for (const SymbolSource& source : sources_) {
-    PyObject* object = source.slot < 0 ? objects[static_cast<size_t>(source.object)]
+    PyObject* object = source.slot < 0                                 ? objects[static_cast<size_t>(source.object)]
                        : static_cast<size_t>(source.slot) < env.size() ? env[static_cast<size_t>(source.slot)].get()
-                                                                         : nullptr;
+                                                                       : nullptr;
     if (object == nullptr) {  // it comes to be behind the end of this entry
       values.push_back(0);
       continue;

@@ -178,6 +178,8 @@ enum TorchTrait : uint32_t {
   kHandsTangents = 1U << 17,    ///< the tangent of its result is the operand's, the very object
   kGivesOneForEach = 1U << 18,  ///< of a list of tensors, also where that holds one
   kMayCopy = 1U << 19,          ///< gives a copy of its operand where that lies otherwise in memory than asked for
+  kDataDecide = 1U << 20,  ///< how many rows the first result has; a second one is as the operand, a third as the first
+  kTakesMasks = 1U << 21,  ///< indexes its first operand by what follows
 };
 struct KnownTorch {
   TorchKind kind = TorchKind::kRecord;

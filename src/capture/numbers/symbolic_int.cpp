@@ -115,9 +115,8 @@ PyObject* int_negative(PyObject* a) {
 }
 PyObject* int_absolute(PyObject* a) {
   TraceSymbols& owner = *as_int(a)->owner;
-  return int_unary(a, PyNumber_Absolute, [&owner](ExprContext& c, Expr x) {
-    return decide(owner, c.le(c.constant(0), x)) ? x : c.neg(x);
-  });
+  return int_unary(a, PyNumber_Absolute,
+                   [&owner](ExprContext& c, Expr x) { return decide(owner, c.le(c.constant(0), x)) ? x : c.neg(x); });
 }
 PyObject* int_invert(PyObject* a) {
   return int_unary(a, PyNumber_Invert, [](ExprContext& c, Expr x) { return c.sub(c.constant(-1), x); });

@@ -12,7 +12,7 @@ namespace tatara::capture {
 
 struct CompiledPart {
   std::unique_ptr<GraphRunner> runner;
-  Ref details;  // see details_of()
+  Ref details;                       // see details_of()
   std::vector<ExprProgram> facts{};  // what it took as given of sizes that data decide
 };
 

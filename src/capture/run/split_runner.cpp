@@ -35,41 +35,9 @@ struct TapePart {
   std::vector<ExprProgram> facts;       // what the compilation took as given of sizes that data decide
 };
 
-/// What the trace took as given of such sizes, once the nodes before `node` have run.
-struct LateFact {
-  size_t node = 0;
-  ExprProgram program;
-  int symbol = -1;  // instead of the program: the range of this one
-  IntRange range = {};
-  bool holds(std::span<const int64_t> symbols) const {
-    if (symbol < 0) return program.try_evaluate(symbols).value_or(0) != 0;
-    const int64_t value = symbols[static_cast<size_t>(symbol)];
-    return range.lo <= value && value <= range.hi;
-  }
-};
-
-std::vector<LateFact> late_facts(const Tape& tape) {
-  std::vector<LateFact> facts;
-  const auto ready = [&tape](Expr e) {
-    size_t node = 0;
-    for (const Tape::MadeSymbol& made : tape.made_symbols()) {
-      if (e.contains(tape.symbols()[made.symbol])) node = std::max(node, made.node + 1);
-    }
-    return node;
-  };
-  for (const Expr fact : tape.facts()) {
-    if (const size_t node = ready(fact); node > 0) facts.push_back({node, ExprProgram(fact, tape.symbols()), -1, {}});
-  }
-  for (const Tape::MadeSymbol& made : tape.made_symbols()) {
-    facts.push_back({made.node + 1, {}, static_cast<int>(made.symbol), tape.ranges()[made.symbol]});
-  }
-  std::stable_sort(facts.begin(), facts.end(), [](const auto& a, const auto& b) { return a.node < b.node; });
-  return facts;
-}
-
 class SplitRunner final : public GraphRunner {
  public:
-  SplitRunner(std::vector<TapePart> parts, const Tape& tape) : parts_(std::move(parts)), facts_(late_facts(tape)) {
+  SplitRunner(std::vector<TapePart> parts, const Tape& tape) : parts_(std::move(parts)) {
     const std::vector<TapeSlot>& slots = tape.slots();
     for (size_t i = 0; i < slots.size() && !tape.symbols().empty(); ++i) {
       if (slots[i].input && !slots[i].symbolic_sizes.empty()) carriers_.push_back(i);
@@ -116,15 +84,9 @@ class SplitRunner final : public GraphRunner {
     if (!tape.symbol_values(env, api, symbols)) return Outcome::kFailed;
     std::vector<Ref> carriers;
     for (const size_t slot : carriers_) carriers.push_back(env[slot]);
-    size_t known = 0;
-    bool as_traced = true;
     const auto holds = [&symbols](const ExprProgram& fact) { return fact.try_evaluate(symbols).value_or(0) != 0; };
     for (const TapePart& part : parts_) {
-      for (; known < facts_.size() && facts_[known].node <= part.first; ++known) {
-        as_traced = as_traced && facts_[known].holds(symbols);
-      }
-      if (!as_traced) problem_ = "a size that data decide is not as the graph takes it";
-      if (part.runner != nullptr && as_traced && std::all_of(part.facts.begin(), part.facts.end(), holds)) {
+      if (part.runner != nullptr && std::all_of(part.facts.begin(), part.facts.end(), holds)) {
         for (size_t i = 0; i < carriers.size(); ++i) env[carriers_[i]] = carriers[i];
         const Outcome outcome = run_part(part, transaction, env, api);
         if (outcome == Outcome::kFailed) return outcome;
@@ -178,7 +140,6 @@ class SplitRunner final : public GraphRunner {
   }
 
   std::vector<TapePart> parts_;
-  std::vector<LateFact> facts_;
   std::vector<size_t> carriers_;  // inputs whose sizes vary: each part reads the symbols from them
   std::vector<int> written_;
   std::string problem_;

@@ -228,6 +228,7 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
     }
   }
   copy->collect_checks();
+  copy->collect_late_facts();
   return copy;
 }
 
@@ -238,6 +239,7 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
   part->makers_.clear();
   part->check_floats_.clear();
   part->check_nodes_.clear();
+  part->late_facts_.clear();
   part->fills_.clear();
   enum class Place : uint8_t { kElsewhere, kComesIn, kMade };
   std::vector<Place> places(slots_.size());
@@ -287,6 +289,38 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
   }
   part->set_outputs(std::move(outputs));
   return part;
+}
+
+void Tape::collect_late_facts() {
+  for (const Expr fact : made_symbols_.empty() ? std::vector<Expr>() : facts_) {
+    const MadeSymbol* last = nullptr;
+    for (const MadeSymbol& made : made_symbols_) {
+      if (fact.contains(symbols_[made.symbol]) && (last == nullptr || made.node > last->node)) last = &made;
+    }
+    if (last != nullptr) late_facts_.push_back({last->node, ExprProgram(fact, symbols_), fact.str()});
+  }
+}
+
+/// After a node has run. False with a Python error set: what data decide is other than the trace took it to be.
+bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t> symbols) const {
+  bool any = false;
+  for (const MadeSymbol& made : made_symbols_) {
+    if (made.node != node) continue;
+    any = true;
+    int64_t& value = symbols[made.symbol];
+    if (!read_symbol(made.symbol, env, *TorchApi::get(), value)) return false;
+    if (value < ranges_[made.symbol].lo || value > ranges_[made.symbol].hi) {
+      PyErr_SetString(PyExc_RuntimeError, "tatara: a number that data decide is beyond the ends of a graph's");
+      return false;
+    }
+  }
+  for (size_t i = 0; any && i < late_facts_.size(); ++i) {
+    const LateFact& fact = late_facts_[i];
+    if (fact.node != node || fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
+    PyErr_SetString(PyExc_RuntimeError, ("tatara: data decide that " + fact.text + " does not hold").c_str());
+    return false;
+  }
+  return true;
 }
 
 void Tape::collect_checks() {
@@ -346,7 +380,8 @@ std::vector<std::vector<int>> Tape::tensors_by_last_use() const {
   std::vector<bool> tells(slots_.size());  // a symbol's value, to all that comes later
   for (const MadeSymbol& made : made_symbols_) tells[static_cast<size_t>(made.slot)] = true;
   for (size_t s = 0; s < last.size(); ++s) {
-    if (last[s] >= 0 && !slots_[s].number && !tells[s]) result[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
+    if (last[s] >= 0 && !slots_[s].number && !tells[s])
+      result[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
   }
   return result;
 }

@@ -259,13 +259,23 @@ class Tape {
   std::vector<int64_t> hints_;
   std::vector<IntRange> ranges_;
   struct SymbolPlace {
-    int slot = -1;  // an input with the symbol as size or stride, or the result with it; -1: nothing on the tape uses it
+    int slot =
+        -1;  // an input with the symbol as size or stride, or the result with it; -1: nothing on the tape uses it
     int dim = 0;
     bool stride = false;
   };
   bool read_symbol(size_t symbol, const std::vector<Ref>& env, TorchApi& api, int64_t& value) const;
   std::vector<SymbolPlace> places_;
   std::vector<MadeSymbol> made_symbols_;
+  /// What the trace took as given of symbols that data decide, with the node behind which all of them are there.
+  struct LateFact {
+    size_t node = 0;
+    ExprProgram program;
+    std::string text;
+  };
+  std::vector<LateFact> late_facts_;
+  void collect_late_facts();
+  bool bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t> symbols) const;
   SymbolPlace place_of(Expr symbol) const;
   std::unordered_map<PyObject*, int> by_object_;
   std::unordered_map<PyObject*, int> by_meta_;

@@ -47,6 +47,7 @@ class CallTracing final : public TraceFeature {
   bool logs(const Frame& f, KnownCode known);
   bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);
   CallPlan plan_call(PyObject* callable, const KnownCall& known, PyObject* const* args, Py_ssize_t nargs);
+  PyObject* call_int(const TracedCall& call);
   PyObject* call_float(const TracedCall& call);
   PyObject* call_special(const Frame& f, const TracedCall& call);
   PyObject* call_by_operands(const Frame& f, const TracedCall& call);

@@ -18,6 +18,7 @@
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/tracer_modes.h"
 #include "capture/trace/transform_tracing.h"
+#include "capture/trace/value_tracing.h"
 #include "capture/trace/write_tracing.h"
 
 namespace tatara::capture {
@@ -119,6 +120,20 @@ PyObject* CallTracing::call_float(const TracedCall& call) {
   return counter != nullptr || PyErr_Occurred() != nullptr ? counter : not_handled();
 }
 
+/// int(tensor): the same.
+PyObject* CallTracing::call_int(const TracedCall& call) {
+  if (call.callable != reinterpret_cast<PyObject*>(&PyLong_Type) || call.nargs() != 1 || call.keywords() > 0 ||
+      !api_.is_torch_tensor(call.args[0]) || !api_.is_plain_tensor(call.args[0])) {
+    return not_handled();
+  }
+  static PyObject* const item = attr(reinterpret_cast<PyObject*>(api_.base_type), "item").release();
+  const Ref operands = Ref::steal(PyTuple_Pack(1, call.args[0]));
+  const int slot = trace_->tape.find(call.args[0]);
+  if (!trace_->tape.makes(slot)) return not_handled();
+  Ref number = values().numbers_in(api_.classify(item), item, operands.get(), nullptr);
+  return number || PyErr_Occurred() != nullptr ? number.release() : not_handled();
+}
+
 /// What symbolic numbers, arrays and objects whose end is noticed make of a call, whatever the callable is.
 PyObject* CallTracing::call_by_operands(const Frame& f, const TracedCall& call) {
   if (!PyFunction_Check(call.callable) &&
@@ -147,6 +162,7 @@ PyObject* Tracer::call_known(Frame& f, const TracedCall& call) {
   count_call();
   const Py_ssize_t nargs = call.nargs(), keywords = call.keywords();
   if (PyObject* done = calls().call_float(call); done != not_handled()) return done;
+  if (PyObject* done = calls().call_int(call); done != not_handled()) return done;
   if (PyObject* done = calls().call_special(f, call); done != not_handled() || !tracing()) return done;
   if (PyObject* done = calls().call_by_operands(f, call); done != not_handled() || !tracing()) return done;
   const CallPlan plan = calls().plan_call(call.callable, call.known, call.args, nargs);

@@ -2,10 +2,9 @@
 // is a symbol, whose value in this call comes from running the calls before it once more, beside the trace. Indexing by masks
 // becomes indexing by the places where the mask holds, so that nonzero() alone decides a size and the rest is compiled.
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <string_view>
 
+#include "capture/host/known_calls.h"
 #include "capture/tape/node_operators.h"
 #include "capture/tape/transaction.h"
 #include "capture/tape/view_origins.h"
@@ -21,44 +20,9 @@ namespace {
 constexpr int64_t kMostElements = int64_t{1} << 40, kMostNumber = int64_t{1} << 62;
 constexpr Py_ssize_t kMostNumbers = 64;  // of one tolist()
 
-/// How the sizes of a call's results follow.
-enum class Sized : uint8_t {
-  kCount,       ///< one dimension, which data decide
-  kPlaces,      ///< as many rows as data decide, and a column for each dimension of the operand
-  kAsOperand,   ///< the operand's
-  kSameCount,   ///< the first result's
-};
+DType dtype_in(PyObject* tensor) { return dtype_of(attr_or_null(tensor, "dtype").get()); }
 
-struct DecidedCall {
-  const char* name;
-  bool (*fits)(Py_ssize_t positional);
-  std::array<Sized, 3> results;
-};
-
-bool one(Py_ssize_t n) { return n == 1; }
-bool any(Py_ssize_t) { return true; }
-
-constexpr DecidedCall kDecided[] = {
-    {"nonzero", one, {Sized::kPlaces}},
-    {"argwhere", one, {Sized::kPlaces}},
-    {"repeat_interleave", one, {Sized::kCount}},
-    {"bincount", any, {Sized::kCount}},
-    {"_unique2", any, {Sized::kCount, Sized::kAsOperand, Sized::kSameCount}},
-    {"unique_consecutive", any, {Sized::kCount, Sized::kAsOperand, Sized::kSameCount}},
-};
-
-const DecidedCall* decided(const std::string& name, PyObject* args) {
-  for (const DecidedCall& each : kDecided) {
-    if (name == each.name) return each.fits(PyTuple_GET_SIZE(args)) ? &each : nullptr;
-  }
-  return nullptr;
-}
-
-std::string dtype_text(PyObject* tensor) {
-  return text_of(Ref::steal(PyObject_Str(attr_or_null(tensor, "dtype").get())).get());
-}
-
-bool is_mask(const TorchApi& api, PyObject* o) { return api.is_plain_tensor(o) && dtype_text(o) == "torch.bool"; }
+bool is_mask(const TorchApi& api, PyObject* o) { return api.is_plain_tensor(o) && dtype_in(o) == DType::kBool; }
 
 /// Without gradients, autocast and modes: calls for their values alone.
 class ForValues {
@@ -168,9 +132,10 @@ Ref ValueTracing::present(PyObject* operand) {
   if (!api_.is_tensor(operand)) return is_symbolic_number(operand) ? Ref() : Ref::borrow(operand);
   const int slot = api_.is_plain_tensor(operand) ? slot_for(operand) : -1;
   if (slot < 0) return {};
-  if (static_cast<size_t>(slot) >= own_.env.size()) return trace_->tape.slots()[static_cast<size_t>(slot)].input
-                                                               ? trace_->tape.slots()[static_cast<size_t>(slot)].object
-                                                               : Ref();
+  if (static_cast<size_t>(slot) >= own_.env.size())
+    return trace_->tape.slots()[static_cast<size_t>(slot)].input
+               ? trace_->tape.slots()[static_cast<size_t>(slot)].object
+               : Ref();
   return own_.env[static_cast<size_t>(slot)];
 }
 
@@ -226,11 +191,11 @@ std::vector<Expr> strides_like(ExprContext& ctx, const std::vector<Expr>& sizes,
 
 }  // namespace
 
-/// Records a call as it stands, whose results have sizes that follow by kDecided.
+/// Records a call as it stands, whose first result has as many rows as data decide (kDataDecide).
 Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  constexpr size_t kMostResults = 3;
   Trace& t = *trace_;
-  const DecidedCall* call = decided(fn.name, args);
-  if (call == nullptr || PyTuple_GET_SIZE(args) == 0) return {};
+  if (!known_torch(fn.name).is(kDataDecide) || PyTuple_GET_SIZE(args) == 0) return {};
   PyObject* const operand = PyTuple_GET_ITEM(args, 0);
   const Ref now = api_.is_plain_tensor(operand) ? call_now(func, args, kwargs) : Ref();
   if (!now) return {};
@@ -249,8 +214,12 @@ Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject
   if (node.sequence && !PyTuple_Check(now.get()) && !PyList_Check(now.get())) return {};
   for (Py_ssize_t i = 0; i < (node.sequence ? PySequence_Fast_GET_SIZE(now.get()) : 1); ++i) {
     results.push_back(node.sequence ? PySequence_Fast_GET_ITEM(now.get(), i) : now.get());
-    if (!api_.read_meta(results.back(), metas.emplace_back()) || static_cast<size_t>(i) >= call->results.size()) return {};
+    if (!api_.read_meta(results.back(), metas.emplace_back()) || results.size() > kMostResults) return {};
   }
+  // Rows are the first dimension where the call is given its operand alone; others may be told a dimension.
+  const bool alone = PyTuple_GET_SIZE(args) == 1 && !node.kwargs;
+  if (metas.empty() || metas[0].sizes.empty() || (metas[0].sizes.size() > 1 && !(alone && results.size() == 1)))
+    return {};
   Ref made = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
   for (size_t i = 0; i < results.size(); ++i) {
     const TensorMeta& meta = metas[i];
@@ -261,23 +230,14 @@ Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject
     const Ref placeholder = api_.empty_meta(shape.get(), strides.get(), dtype.get());
     if (!placeholder) return {};
     const int slot = t.tape.add_placeholder(placeholder.get(), t.tape.slots()[static_cast<size_t>(given)].device);
-    switch (call->results[i]) {
-      case Sized::kAsOperand:
-        // Empty where it was not asked for.
-        if (const std::vector<Expr>& own = t.tape.slots()[static_cast<size_t>(given)].symbolic_sizes;
-            own.size() == sizes.size()) {
-          sizes = own;
-        }
-        break;
-      case Sized::kSameCount:
-        if (!counted.empty() && meta.sizes == metas[0].sizes) sizes = counted;
-        break;
-      case Sized::kCount:
-      case Sized::kPlaces:
-        if (sizes.empty()) return {};
-        sizes[0] = t.symbols.add_made(meta.sizes[0], slot, 0, {0, kMostElements});
-        counted = sizes;
-        break;
+    const std::vector<Expr>& own = t.tape.slots()[static_cast<size_t>(given)].symbolic_sizes;
+    if (i == 0) {
+      sizes[0] = t.symbols.add_made(meta.sizes[0], slot, 0, {0, kMostElements});
+      counted = sizes;
+    } else if (i == 1 && own.size() == sizes.size()) {  // empty where it was not asked for
+      sizes = own;
+    } else if (i == 2 && meta.sizes == metas[0].sizes) {
+      sizes = counted;
     }
     t.tape.set_layout(slot, sizes, strides_like(ctx, sizes, meta));
     node.outputs.push_back(slot);
@@ -311,6 +271,26 @@ Ref ValueTracing::indices_of(PyObject* mask) {
   return Ref::steal(torch().torch_function(unbind, split.get(), nullptr));
 }
 
+/// Whether both dimensions have one size; a fact from then on.
+bool ValueTracing::same_size(PyObject* a, Py_ssize_t dim, PyObject* b, Py_ssize_t other) {
+  Trace& t = *trace_;
+  ExprContext& ctx = t.symbols.ctx();
+  const auto size_of = [&](PyObject* tensor, Py_ssize_t d) -> Expr {
+    const int slot = slot_for(tensor);
+    if (slot < 0) return {};
+    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+    if (d < 0) d += PyTuple_GET_SIZE(info.sizes.get());
+    if (d < 0 || d >= PyTuple_GET_SIZE(info.sizes.get())) return {};
+    if (!info.symbolic_sizes.empty()) return info.symbolic_sizes[static_cast<size_t>(d)];
+    return ctx.constant(PyLong_AsLongLong(PyTuple_GET_ITEM(info.sizes.get(), d)));
+  };
+  const Bypass bypass(bypass_);
+  const Expr x = size_of(a, dim), y = size_of(b, other);
+  const bool same = x.valid() && y.valid() && ctx.guard(ctx.eq(x, y));
+  t.symbols.note_guards();
+  return same;
+}
+
 /// The key with the places where masks hold in place of the masks; null: there are none, or see decided_call().
 Ref ValueTracing::without_masks(PyObject* self, PyObject* key) {
   const Ref items = PyTuple_CheckExact(key) ? Ref::borrow(key) : Ref::steal(PyTuple_Pack(1, key));
@@ -320,7 +300,6 @@ Ref ValueTracing::without_masks(PyObject* self, PyObject* key) {
   Py_ssize_t dim = 0;
   std::vector<Ref> parts;
   bool found = false;
-  const Ref sizes = attr_or_null(self, "shape");
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* item = PyTuple_GET_ITEM(items.get(), i);
     if (!is_mask(api_, item)) {
@@ -331,11 +310,9 @@ Ref ValueTracing::without_masks(PyObject* self, PyObject* key) {
       continue;
     }
     const long rank = rank_of(item);
-    if (rank < 1 || dim < 0 || dim + rank > PySequence_Size(sizes.get())) return {};
-    const Ref own = attr_or_null(item, "shape");
+    if (rank < 1 || dim < 0) return {};
     for (long d = 0; d < rank; ++d) {
-      const Ref a = Ref::steal(PySequence_GetItem(own.get(), d)), b = Ref::steal(PySequence_GetItem(sizes.get(), dim + d));
-      if (!a || !b || PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) != 1) return {};
+      if (!same_size(item, d, self, dim + d)) return {};
     }
     const Ref indices = indices_of(item);
     if (!indices || !PyTuple_Check(indices.get())) return {};
@@ -348,16 +325,17 @@ Ref ValueTracing::without_masks(PyObject* self, PyObject* key) {
   forget_error();
   if (!found) return {};
   Ref made = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(parts.size())));
-  for (size_t i = 0; i < parts.size(); ++i) PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), parts[i].release());
+  for (size_t i = 0; i < parts.size(); ++i)
+    PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), parts[i].release());
   return made;
 }
 
 /// Indexing by masks.
-Ref ValueTracing::masked(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+Ref ValueTracing::masked(const TorchFunction& fn, PyObject* func, PyObject* args) {
   if (fn.name == "masked_select") {
     static PyObject* const broadcast = attr(api_.torch.get(), "broadcast_tensors").release();
     static PyObject* const item = attr(reinterpret_cast<PyObject*>(api_.tensor_type), "__getitem__").release();
-    if (PyTuple_GET_SIZE(args) != 2 || (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0)) return {};
+    if (PyTuple_GET_SIZE(args) != 2) return {};
     const Ref both = Ref::steal(torch().torch_function(broadcast, args, nullptr));
     if (!both || !tracing()) return both;
     const Ref pair = Ref::steal(PySequence_Tuple(both.get()));
@@ -377,26 +355,20 @@ Ref ValueTracing::masked(const TorchFunction& fn, PyObject* func, PyObject* args
 Ref ValueTracing::decided_call(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t count = PyTuple_GET_SIZE(args), named = kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0;
   if (fn.dispatcher || count == 0) return {};
-  if (fn.name == "masked_select" || ((fn.name == "__getitem__" || fn.name == "__setitem__") && count > 1 && named == 0)) {
-    return masked(fn, func, args, kwargs);
-  }
+  if (known_torch(fn.name).is(kTakesMasks)) return count > 1 && named == 0 ? masked(fn, func, args) : Ref();
   const bool pair = named == 1 && PyDict_GetItemString(kwargs, "as_tuple") == Py_True;
   if ((fn.name == "where" && count == 1 && named == 0) || (fn.name == "nonzero" && count == 1 && pair)) {
     PyObject* const condition = PyTuple_GET_ITEM(args, 0);
     const bool tensor = api_.is_plain_tensor(condition) && PyLong_AsLong(attr_or_null(condition, "ndim").get()) > 0;
     return tensor ? indices_of(condition) : Ref();
   }
-  if (fn.name == "repeat_interleave" && count >= 2 && count + named <= 3 && api_.is_plain_tensor(PyTuple_GET_ITEM(args, 1))) {
+  if (fn.name == "repeat_interleave" && count >= 2 && count + named <= 3 &&
+      api_.is_plain_tensor(PyTuple_GET_ITEM(args, 1))) {
     static PyObject* const select = attr(api_.torch.get(), "index_select").release();
     PyObject* dim = count == 3 ? PyTuple_GET_ITEM(args, 2) : named == 1 ? PyDict_GetItemString(kwargs, "dim") : nullptr;
     PyObject* const repeats = PyTuple_GET_ITEM(args, 1);
     if (dim == nullptr || !PyLong_Check(dim) || PyLong_AsLong(attr_or_null(repeats, "ndim").get()) != 1) return {};
-    const Ref sizes = attr_or_null(PyTuple_GET_ITEM(args, 0), "shape"), own = attr_or_null(repeats, "shape");
-    const Ref a = Ref::steal(PyObject_GetItem(sizes.get(), dim)), b = Ref::steal(PySequence_GetItem(own.get(), 0));
-    if (!a || !b || PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) != 1) {
-      forget_error();
-      return {};
-    }
+    if (!same_size(PyTuple_GET_ITEM(args, 0), PyLong_AsSsize_t(dim), repeats, 0)) return {};
     const Ref alone = Ref::steal(PyTuple_Pack(1, repeats));
     const Ref places = record_sized(fn, func, alone.get(), nullptr);
     if (!places) return {};
@@ -411,14 +383,12 @@ Ref ValueTracing::decided_call(const TorchFunction& fn, PyObject* func, PyObject
 Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   const bool list = fn.name == "tolist";
-  if (!list && fn.name != "item" && fn.name != "__int__" && fn.name != "__index__") return {};
+  if (!list && fn.name != "item") return {};
   if (PyTuple_GET_SIZE(args) != 1 || (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0)) return {};
   PyObject* const operand = PyTuple_GET_ITEM(args, 0);
   if (!api_.is_plain_tensor(operand) || api_.is_numpy(operand)) return {};
-  const std::string dtype = dtype_text(operand);
-  const bool whole = dtype == "torch.int64" || dtype == "torch.int32" || dtype == "torch.int16" ||
-                     dtype == "torch.int8" || dtype == "torch.uint8";
-  if (!whole) return {};
+  const DType dtype = dtype_in(operand);
+  if (is_floating(dtype) || is_complex(dtype) || dtype == DType::kBool) return {};
   {
     const Bypass bypass(bypass_);
     const Ref count = Ref::steal(PyObject_CallMethod(operand, "numel", nullptr));

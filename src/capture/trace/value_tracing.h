@@ -31,8 +31,9 @@ class ValueTracing final : public TraceFeature {
   Ref on_tape(PyObject* operands);
   Ref record_sized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   Ref indices_of(PyObject* mask);
+  bool same_size(PyObject* a, Py_ssize_t dim, PyObject* b, Py_ssize_t other);
   Ref without_masks(PyObject* self, PyObject* key);
-  Ref masked(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  Ref masked(const TorchFunction& fn, PyObject* func, PyObject* args);
 
   /// Of one trace: its calls, run for their values beside it.
   struct Own {

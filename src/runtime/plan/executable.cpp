@@ -204,11 +204,13 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const { 
 
 bool TensorLayout::fits(const InputRef& input) const {
   if (static_cast<size_t>(input.rank) != sizes.size() || input.strides == nullptr) return false;
+  bool empty = false, same = true;
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] != input.sizes[d]) return false;
-    if (strides[d] != input.strides[d] && sizes[d] > 1) return false;
+    empty = empty || sizes[d] == 0;
+    same = same && (strides[d] == input.strides[d] || sizes[d] <= 1);
   }
-  return true;
+  return same || empty;  // strides reach nothing then
 }
 
 int64_t scratch_bytes() { return Arena::total(); }
