@@ -148,9 +148,10 @@ bool Entry::clear_gradients(const std::vector<Ref>& env) const {
 }
 
 Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
-  const size_t before = distrusted();
+  const size_t before = distrusted(), decisions = tape->decisions_found();
   const Ran ran = run_once(env, api);
-  if (distrusted() != before) ended_ = true;  // the next call compiles without what broke its word
+  // The next call compiles without what broke its word, and ends the graph at the decision that varies.
+  if (distrusted() != before || tape->decisions_found() != decisions) ended_ = true;
   return ran;
 }
 

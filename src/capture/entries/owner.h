@@ -49,6 +49,7 @@ struct TraceOwner {
   /// Told that it is being compiled, the program raised what it does not raise otherwise: it is told so no more.
   bool tells_eager = false;
   RefusedCalls refused;
+  std::shared_ptr<DataDecisions> decisions = std::make_shared<DataDecisions>();
   /// Calls that give a copy where the host's meta kernels would have them give their operand.
   RefusedCalls copies;
   std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced

@@ -291,8 +291,18 @@ bool TraceSymbols::decide(Expr condition) {
     return holds;
   }
   if (const std::optional<bool> known = ctx_->decide(condition)) return *known;
-  if (undecided_) undecided_();
+  if (may_decide()) return take_decision([&] { return ctx_->guard(condition) ? 1 : 0; }) != 0;
+  if (undecided_ && !settled_) undecided_();
   return ctx_->evaluate_hint(condition).value_or(0) != 0;
+}
+
+/// By what data decide, as it falls in this call.
+int64_t TraceSymbols::take_decision(const std::function<int64_t()>& decide) {
+  const size_t before = ctx_->guards().size();
+  const int64_t value = decide();
+  note_guards();
+  for (size_t guard = before; guard < ctx_->guards().size(); ++guard) program_guards_.insert(guard);
+  return value;
 }
 
 void TraceSymbols::note_guards() {
@@ -306,6 +316,7 @@ std::string TraceSymbols::guard_text(size_t guard) const {
 
 int64_t TraceSymbols::specialize(Expr e) {
   if (is_made(e)) {
+    if (may_decide()) return take_decision([&] { return ctx_->specialize(e); });
     if (undecided_ && !settled_) undecided_();
     return ctx_->evaluate_hint(e).value_or(0);
   }

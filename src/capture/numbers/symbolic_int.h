@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -30,6 +31,13 @@ struct SymbolSource {
   int slot = -1;        // of the tape, in place of `object`: data decide the value while the tape runs
 };
 
+/// Places of a program that decide by what data decide. A trace takes such a decision as it falls in its own call, and each run
+/// looks whether it falls so again; where one did not, later traces end.
+struct DataDecisions {
+  std::set<std::string> varying;  ///< "file:line"
+  size_t found = 0;               ///< how often one of these was found
+};
+
 /// The symbols of one trace and the placeholder integers made of them.
 class TraceSymbols {
  public:
@@ -41,13 +49,26 @@ class TraceSymbols {
   ExprContext& ctx() const { return *ctx_; }
   const std::shared_ptr<ExprContext>& ctx_ptr() const { return ctx_; }
   Expr add(int64_t hint, SymbolSource source, IntRange range);
-  /// A size of the result in this slot, or the number there, which data decide. What the program decides by it is its value: the
-  /// trace ends there (set_undecided). What is inferred by it holds for this call's value, and is looked at in each run.
+  /// A size of the result in this slot, or the number there, which data decide. What is inferred by it, or decided by the program,
+  /// holds for this call's value and is looked at in each run.
   Expr add_made(int64_t hint, int slot, int dim, IntRange range);
   /// Whether such a symbol is part of the expression.
   bool is_made(Expr e) const;
   bool has_made() const { return !made_symbols_.empty(); }
-  void set_undecided(std::function<void()> undecided) { undecided_ = std::move(undecided); }
+  /// `undecided`: the program decides where decisions vary, and the trace is to end.
+  void set_decisions(std::shared_ptr<DataDecisions> decisions, std::function<void()> undecided) {
+    decisions_ = std::move(decisions);
+    undecided_ = std::move(undecided);
+  }
+  const std::shared_ptr<DataDecisions>& decisions() const { return decisions_; }
+  /// Of a guard that the program's own decision has made: its place.
+  std::string place_of_decision(size_t guard) const {
+    return program_guards_.contains(guard) ? places_[guard] : std::string();
+  }
+  /// Whether the program may decide here by what data decide.
+  bool may_decide() const {
+    return decisions_ != nullptr && place_ && !settled_ && !decisions_->varying.contains(place_());
+  }
   /// Whether the condition holds: known, or for this call's values with a guard.
   bool decide(Expr condition);
   bool empty() const { return symbols_.empty() && made_floats_.empty() && made_derived_.empty(); }
@@ -112,7 +133,10 @@ class TraceSymbols {
   std::vector<IntRange> ranges_;
   std::vector<SymbolSource> sources_;
   std::vector<Expr> made_symbols_;
+  std::shared_ptr<DataDecisions> decisions_;
   std::function<void()> undecided_;
+  std::set<size_t> program_guards_;
+  int64_t take_decision(const std::function<int64_t()>& decide);
   bool settled_ = false;
   std::unordered_map<PyObject*, Ref> made_, made_floats_;
   std::unordered_map<PyObject*, std::pair<Ref, int>> made_derived_;  // ints, with their slots

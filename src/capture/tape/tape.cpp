@@ -228,7 +228,7 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
     }
   }
   copy->collect_checks();
-  copy->collect_late_facts();
+  if (open_symbols_ != nullptr) copy->collect_late_facts(*open_symbols_);
   return copy;
 }
 
@@ -291,13 +291,17 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
   return part;
 }
 
-void Tape::collect_late_facts() {
-  for (const Expr fact : made_symbols_.empty() ? std::vector<Expr>() : facts_) {
+void Tape::collect_late_facts(const TraceSymbols& symbols) {
+  if (made_symbols_.empty()) return;
+  decisions_ = symbols.decisions();
+  for (const Expr& fact : facts_) {
     const MadeSymbol* last = nullptr;
     for (const MadeSymbol& made : made_symbols_) {
       if (fact.contains(symbols_[made.symbol]) && (last == nullptr || made.node > last->node)) last = &made;
     }
-    if (last != nullptr) late_facts_.push_back({last->node, ExprProgram(fact, symbols_), fact.str()});
+    const auto guard = static_cast<size_t>(&fact - facts_.data());
+    if (last != nullptr)
+      late_facts_.push_back({last->node, ExprProgram(fact, symbols_), fact.str(), symbols.place_of_decision(guard)});
   }
 }
 
@@ -317,6 +321,10 @@ bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t
   for (size_t i = 0; any && i < late_facts_.size(); ++i) {
     const LateFact& fact = late_facts_[i];
     if (fact.node != node || fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
+    if (!fact.place.empty()) {
+      decisions_->varying.insert(fact.place);
+      ++decisions_->found;
+    }
     PyErr_SetString(PyExc_RuntimeError, ("tatara: data decide that " + fact.text + " does not hold").c_str());
     return false;
   }

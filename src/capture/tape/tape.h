@@ -170,6 +170,9 @@ class Tape {
     size_t node;
   };
   const std::vector<MadeSymbol>& made_symbols() const { return made_symbols_; }
+  /// How often a run found that a decision of the program by data has fallen otherwise than in the trace, among all tapes of the
+  /// function.
+  size_t decisions_found() const { return decisions_ == nullptr ? 0 : decisions_->found; }
   /// Whether such a symbol is part of the expression, which is one of `ctx`.
   bool is_made(Expr e, ExprContext& ctx) const;
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
@@ -272,9 +275,11 @@ class Tape {
     size_t node = 0;
     ExprProgram program;
     std::string text;
+    std::string place;  // of the program's decision; empty: it was inferred
   };
+  std::shared_ptr<DataDecisions> decisions_;
   std::vector<LateFact> late_facts_;
-  void collect_late_facts();
+  void collect_late_facts(const TraceSymbols& symbols);
   bool bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t> symbols) const;
   SymbolPlace place_of(Expr symbol) const;
   std::unordered_map<PyObject*, int> by_object_;
