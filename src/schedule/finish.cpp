@@ -126,6 +126,13 @@ void collect_plan_symbols(State& s) {
   const auto all = [&](const std::vector<Expr>& list) {
     for (const Expr e : list) symbols_of(e, found);
   };
+  // A part of a buffer may be all that an argument of the program decides.
+  const auto view = [&](const BufferRef& ref) {
+    all(ref.sizes);
+    all(ref.strides);
+    if (ref.offset.valid()) symbols_of(ref.offset, found);
+  };
+  for (const PlanOutput& output : plan.outputs) view(output.ref);
   for (const PlanInput& input : plan.inputs) {
     all(input.type.sizes);
     all(input.type.strides);
@@ -138,7 +145,9 @@ void collect_plan_symbols(State& s) {
   for (const PlanStep& step : plan.steps) {
     if (const auto* launch = std::get_if<KernelLaunch>(&step)) {
       all(launch->sizes);
+      all(launch->buffer_offsets);
     } else {
+      for (const BufferRef& ref : std::get<HostCall>(step).tensors) view(ref);
       for (const HostCall::HostArg& arg : std::get<HostCall>(step).args) {
         if (const auto* list = std::get_if<SymInts>(&arg)) all(list->values);
         if (const auto* scalar = std::get_if<Scalar>(&arg)) {

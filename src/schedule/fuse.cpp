@@ -147,7 +147,7 @@ Trial try_member(State& s, const Space& space, const std::vector<Member>& others
     const Member* other = member_of(others, s, v);
     TATARA_CHECK(other != nullptr, "a value of the group without a member");
     auto at = index_map(s, space, *other->sizes, other->full);
-    TATARA_CHECK(at.has_value(), "a member that does not match its group");
+    if (!at) throw CannotFuse{"sizes differ"};  // by what is known since
     if (other->kind == Member::Kind::kReduce) {
       at = reduced_indices(*s.nodes[static_cast<size_t>(other->node)], *at);
     }

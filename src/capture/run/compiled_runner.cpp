@@ -271,7 +271,7 @@ bool CompiledRunner::import_number(size_t i, const std::vector<Ref>& env, Frame&
     frame.inputs[i] = {&frame.numbers[i], &kStride, &kStride, 0};  // no dimensions; null strides are unknown ones
     return true;
   }
-  if (!PyLong_CheckExact(value)) return false;
+  if (!PyLong_Check(value)) return false;
   frame.numbers[i] = PyLong_AsLongLong(value);
   frame.inputs[i] = {nullptr, &frame.numbers[i], &kStride, 1};
   return true;
@@ -287,7 +287,7 @@ bool CompiledRunner::import_all(const std::vector<Ref>& env, const TorchApi& api
       frame.inputs[i] = pinned_[next_pinned++];
     } else {
       PyObject* value = input(env, i);
-      const bool number = value != nullptr && (PyLong_CheckExact(value) || PyFloat_CheckExact(value));
+      const bool number = value != nullptr && (PyLong_Check(value) || PyFloat_CheckExact(value));
       good = number ? import_number(i, env, frame) : import_input(i, value, api, frame.inputs[i]);
     }
   }

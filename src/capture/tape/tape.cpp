@@ -240,6 +240,12 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
   part->check_floats_.clear();
   part->check_nodes_.clear();
   part->late_facts_.clear();
+  // Facts of what is not there yet would have sizes that are there follow from it.
+  std::erase_if(part->facts_, [&](Expr fact) {
+    return std::any_of(made_symbols_.begin(), made_symbols_.end(), [&](const MadeSymbol& made) {
+      return made.node >= first && fact.contains(symbols_[made.symbol]);
+    });
+  });
   part->fills_.clear();
   enum class Place : uint8_t { kElsewhere, kComesIn, kMade };
   std::vector<Place> places(slots_.size());

@@ -379,6 +379,11 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
   result = infer_by_host(call);
   if (!result) {
     const std::string text = take_error_text();
+    if (fn.kind == TorchKind::kRecord) {
+      if (Ref decided = values().with_numbers(func, call.args, call.kwargs); decided || PyErr_Occurred() != nullptr)
+        return decided.release();
+      if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
+    }
     return give_up("no meta form of " + fn.name + " for these arguments: " + text.substr(0, 120));
   }
   if (!record_result(func, fn, std::move(call.tape_args), std::move(call.tape_kwargs), std::move(call.device),

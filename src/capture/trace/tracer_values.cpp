@@ -3,6 +3,7 @@
 // becomes indexing by the places where the mask holds, so that nonzero() alone decides a size and the rest is compiled.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "capture/host/known_calls.h"
 #include "capture/tape/node_operators.h"
@@ -23,6 +24,9 @@ constexpr Py_ssize_t kMostNumbers = 64;  // of one tolist()
 DType dtype_in(PyObject* tensor) { return dtype_of(attr_or_null(tensor, "dtype").get()); }
 
 bool is_mask(const TorchApi& api, PyObject* o) { return api.is_plain_tensor(o) && dtype_in(o) == DType::kBool; }
+
+/// A method in C of tensors: its first operand is what it is called on.
+bool is_method_of_tensors(PyObject* func) { return Py_TYPE(func) == &PyMethodDescr_Type || Py_TYPE(func) == &PyWrapperDescr_Type; }
 
 /// Without gradients, autocast and modes: calls for their values alone.
 class ForValues {
@@ -75,44 +79,83 @@ bool ValueTracing::may_run(const TapeNode& node) const {
   return own;
 }
 
-bool ValueTracing::run_nodes(size_t last) {
+/// Which of the calls that have not run are to: those that the slots come from, or all of them where order counts, since some
+/// write or draw random numbers. Nothing: one of them may not run.
+std::optional<std::vector<size_t>> ValueTracing::calls_for(const std::vector<int>& slots) const {
   const Tape& tape = trace_->tape;
-  own_.env.resize(tape.slots().size());
-  for (size_t i = 0; i < own_.env.size(); ++i) {
-    if (tape.slots()[i].input) own_.env[i] = tape.slots()[i].object;
+  const std::vector<TapeNode>& nodes = tape.nodes();
+  std::vector<bool> wanted(tape.slots().size());
+  for (const int slot : slots) wanted[static_cast<size_t>(slot)] = true;
+  bool all = std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& node) { return node.mutates; });
+  std::vector<size_t> needed, pending;
+  for (size_t n = nodes.size(); n-- > 0;) {
+    if (own_.done[n]) continue;
+    pending.push_back(n);
+    const TapeNode& node = nodes[n];
+    const bool makes = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                   [&](int slot) { return slot >= 0 && wanted[static_cast<size_t>(slot)]; });
+    if (!makes) continue;
+    needed.push_back(n);
+    all = all || varies(node);
+    const auto want = [&wanted](int slot) { wanted[static_cast<size_t>(slot)] = true; };
+    for_each_slot(node.args.get(), want);
+    for_each_slot(node.kwargs.get(), want);
   }
-  for (; own_.done < last; ++own_.done) {
-    const TapeNode& node = tape.nodes()[own_.done];
+  std::vector<size_t>& chosen = all ? pending : needed;
+  if (!std::all_of(chosen.begin(), chosen.end(), [&](size_t n) { return may_run(nodes[n]); })) return std::nullopt;
+  std::reverse(chosen.begin(), chosen.end());
+  return std::move(chosen);
+}
+
+bool ValueTracing::run_calls(const std::vector<size_t>& calls) {
+  const Tape& tape = trace_->tape;
+  for (const size_t n : calls) {
+    const TapeNode& node = tape.nodes()[n];
     std::vector<Ref> results;
-    if (!may_run(node) || !Tape::call(node, own_.env, trace_->symbols.hints(), results)) return false;
+    if (!Tape::call(node, own_.env, trace_->symbols.hints(), results)) return false;
     for (size_t k = 0; k < node.outputs.size() && k < results.size(); ++k) {
       if (node.outputs[k] >= 0) own_.env[static_cast<size_t>(node.outputs[k])] = results[k];
     }
+    own_.done[n] = true;
   }
   return true;
 }
 
-/// Results that the program lets go of are wanted no more.
+/// Results that the program lets go of, and no call that has not run reads, are wanted no more.
 void ValueTracing::drop_unseen() {
   const std::vector<TapeSlot>& slots = trace_->tape.slots();
+  std::vector<bool> read(slots.size());
+  for (size_t n = 0; n < own_.done.size(); ++n) {
+    const TapeNode& node = trace_->tape.nodes()[n];
+    const auto reads = [&read](int slot) { read[static_cast<size_t>(slot)] = true; };
+    if (own_.done[n]) continue;
+    for_each_slot(node.args.get(), reads);
+    for_each_slot(node.kwargs.get(), reads);
+  }
   for (size_t i = 0; i < own_.env.size(); ++i) {
     const TapeSlot& slot = slots[i];
-    if (slot.input || slot.number || !slot.object) continue;
+    if (slot.input || slot.number || !slot.object || read[i]) continue;
     const Py_ssize_t own = slot.meta.get() == slot.object.get() ? 2 : 1;
     if (Py_REFCNT(slot.object.get()) <= own) own_.env[i] = Ref();
   }
 }
 
-/// Runs what was recorded since the last time. False: it may not run twice, or fails.
-bool ValueTracing::advance() {
+/// Runs what these slots come from. False: it may not run twice, or fails.
+bool ValueTracing::advance(const std::vector<int>& slots) {
   const Tape& tape = trace_->tape;
   if (own_.refused) return false;
-  const size_t last = tape.nodes().size();
-  const bool draws = own_.random || std::any_of(tape.nodes().begin() + static_cast<std::ptrdiff_t>(own_.done),
-                                                tape.nodes().end(), [](const TapeNode& n) { return varies(n); });
+  own_.done.resize(tape.nodes().size());
+  own_.env.resize(tape.slots().size());
+  for (size_t i = 0; i < own_.env.size(); ++i) {
+    if (tape.slots()[i].input) own_.env[i] = tape.slots()[i].object;
+  }
+  const std::optional<std::vector<size_t>> calls = calls_for(slots);
+  if (!calls) return false;
+  const bool draws = own_.random || std::any_of(calls->begin(), calls->end(),
+                                                [&tape](size_t n) { return varies(tape.nodes()[n]); });
   const Ref before = draws ? random_state(api_) : Ref();
   if (own_.random) own_.refused = !set_random_state(api_, own_.random.get());
-  own_.refused = own_.refused || (draws && !before) || !run_nodes(last);
+  own_.refused = own_.refused || (draws && !before) || !run_calls(*calls);
   if (draws && before) {
     own_.random = random_state(api_);
     own_.refused = !set_random_state(api_, before.get()) || own_.refused;
@@ -149,12 +192,15 @@ Ref ValueTracing::call_now(PyObject* func, PyObject* args, PyObject* kwargs) {
   const Bypass bypass(bypass_);
   const ForValues scope(api_);
   const auto value = [this](PyObject* o) { return present(o); };
-  // Operands that are new to the tape get their slots first.
-  map_structure(args, [this](PyObject* o) {
-    if (api_.is_plain_tensor(o)) slot_for(o);
+  std::vector<int> slots;
+  const auto note = [&](PyObject* o) {
+    if (api_.is_plain_tensor(o)) slots.push_back(slot_for(o));
     return Ref::borrow(o);
-  });
-  if (!advance()) return {};
+  };
+  map_structure(args, note);
+  if (kwargs != nullptr) map_structure(kwargs, note);
+  std::erase_if(slots, [](int slot) { return slot < 0; });
+  if (!advance(slots)) return {};
   const Ref values = map_structure(args, value);
   const Ref named = kwargs != nullptr ? map_structure(kwargs, value) : Ref();
   Ref result;
@@ -255,7 +301,8 @@ Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject
   for (size_t i = 0; i < results.size(); ++i) {
     own_.env[static_cast<size_t>(added.outputs[i])] = Ref::borrow(results[i]);
   }
-  own_.done = t.tape.nodes().size();
+  own_.done.resize(t.tape.nodes().size());
+  own_.done.back() = true;
   return sequence ? made : Ref::borrow(PyTuple_GET_ITEM(made.get(), 0));
 }
 
@@ -367,12 +414,22 @@ Ref ValueTracing::decided_call(const TorchFunction& fn, PyObject* func, PyObject
     static PyObject* const select = attr(api_.torch.get(), "index_select").release();
     PyObject* dim = count == 3 ? PyTuple_GET_ITEM(args, 2) : named == 1 ? PyDict_GetItemString(kwargs, "dim") : nullptr;
     PyObject* const repeats = PyTuple_GET_ITEM(args, 1);
-    if (dim == nullptr || !PyLong_Check(dim) || PyLong_AsLong(attr_or_null(repeats, "ndim").get()) != 1) return {};
-    if (!same_size(PyTuple_GET_ITEM(args, 0), PyLong_AsSsize_t(dim), repeats, 0)) return {};
+    if (named == 1 && dim == nullptr) return {};
+    Ref self = Ref::borrow(PyTuple_GET_ITEM(args, 0)), place = Ref::borrow(dim != nullptr ? dim : Py_None);
+    if (place.get() == Py_None) {  // all elements in a row
+      static PyObject* const flatten = attr(api_.torch.get(), "flatten").release();
+      const Ref alone = Ref::steal(PyTuple_Pack(1, self.get()));
+      self = Ref::steal(torch().torch_function(flatten, alone.get(), nullptr));
+      place = Ref::steal(PyLong_FromLong(0));
+      if (!self || !tracing()) return {};
+    }
+    if (!PyLong_Check(place.get()) || PyLong_AsLong(attr_or_null(repeats, "ndim").get()) != 1) return {};
+    if (!same_size(self.get(), PyLong_AsSsize_t(place.get()), repeats, 0)) return {};
+    static PyObject* const interleave = attr(api_.torch.get(), "repeat_interleave").release();
     const Ref alone = Ref::steal(PyTuple_Pack(1, repeats));
-    const Ref places = record_sized(fn, func, alone.get(), nullptr);
+    const Ref places = record_sized(fn, interleave, alone.get(), nullptr);
     if (!places) return {};
-    const Ref operands = Ref::steal(PyTuple_Pack(3, PyTuple_GET_ITEM(args, 0), dim, places.get()));
+    const Ref operands = Ref::steal(PyTuple_Pack(3, self.get(), place.get(), places.get()));
     return Ref::steal(torch().torch_function(select, operands.get(), nullptr));
   }
   return record_sized(fn, func, args, kwargs);
@@ -380,15 +437,40 @@ Ref ValueTracing::decided_call(const TorchFunction& fn, PyObject* func, PyObject
 
 // ---- Numbers -----------------------------------------------------------------------------------------------------------
 
+/// A condition that a tensor is asked for: taken as it is in this call.
+Ref ValueTracing::record_flag(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* value) {
+  Trace& t = *trace_;
+  TapeNode node;
+  node.func = Ref::borrow(func);
+  node.args = on_tape(args);
+  node.name = fn.name;
+  const int slot = t.tape.add_made_number(value);
+  const Expr symbol = t.symbols.add_made(value == Py_True ? 1 : 0, slot, SymbolSource::kInt, {0, 1});
+  t.tape.set_symbol(slot, symbol);
+  node.outputs = {slot};
+  node.location = user_location();
+  transforms().note_modes(node);
+  t.tape.add_node(std::move(node));
+  own_.env.resize(t.tape.slots().size());
+  own_.env.back() = Ref::borrow(value);
+  own_.done.resize(t.tape.nodes().size());
+  own_.done.back() = true;
+  ExprContext& ctx = t.symbols.ctx();
+  return Ref::borrow(t.symbols.decide(ctx.ne(symbol, ctx.constant(0))) ? Py_True : Py_False);
+}
+
 Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   const bool list = fn.name == "tolist";
-  if (!list && fn.name != "item") return {};
+  const bool asked = fn.name == "__bool__";
+  if (!list && !asked && fn.name != "item") return {};
   if (PyTuple_GET_SIZE(args) != 1 || (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0)) return {};
   PyObject* const operand = PyTuple_GET_ITEM(args, 0);
   if (!api_.is_plain_tensor(operand) || api_.is_numpy(operand)) return {};
   const DType dtype = dtype_in(operand);
-  if (is_floating(dtype) || is_complex(dtype) || dtype == DType::kBool) return {};
+  const bool flag = asked || (!list && dtype == DType::kBool);
+  if (!flag && (is_floating(dtype) || is_complex(dtype) || dtype == DType::kBool)) return {};
+  if (flag && !t.symbols.may_decide()) return {};
   {
     const Bypass bypass(bypass_);
     const Ref count = Ref::steal(PyObject_CallMethod(operand, "numel", nullptr));
@@ -397,12 +479,16 @@ Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* 
     if (elements < 1 || elements > (list ? kMostNumbers : 1)) return {};
     const int slot = slot_for(operand);
     // How many numbers a list has is part of the trace.
-    if (list && (slot < 0 || !t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes.empty())) return {};
+    if (list && slot < 0) return {};
+    const std::vector<Expr> sizes = list ? t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes : std::vector<Expr>();
+    if (!sizes.empty() && !t.symbols.may_decide()) return {};
+    for (const Expr e : sizes) t.symbols.specialize(e);
   }
   const Ref now = call_now(func, args, kwargs);
   if (!now) return {};
   const Bypass bypass(bypass_);
   bool fine = true;
+  if (flag) return PyBool_Check(now.get()) ? record_flag(fn, func, args, now.get()) : Ref();
   map_structure(now.get(), [&fine](PyObject* o) {
     const int64_t value = PyLong_Check(o) ? PyLong_AsLongLong(o) : 0;
     fine = fine && PyLong_CheckExact(o) && value > -kMostNumber && value < kMostNumber;
@@ -430,9 +516,38 @@ Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* 
   transforms().note_modes(node);
   t.tape.add_node(std::move(node));
   t.symbols.note_guards();
-  own_.done = t.tape.nodes().size();
-  if (result) mark_born(result.get());
+  own_.done.resize(t.tape.nodes().size());
+  own_.done.back() = true;
+  mark_lists(result.get());
   return result;
+}
+
+void ValueTracing::mark_lists(PyObject* list) {
+  if (list == nullptr || !PyList_Check(list)) return;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) mark_lists(PyList_GET_ITEM(list, i));
+  mark_born(list);
+}
+
+Ref ValueTracing::with_numbers(PyObject* func, PyObject* args, PyObject* kwargs) {
+  static PyObject* const item = attr(reinterpret_cast<PyObject*>(api_.base_type), "item").release();
+  const TorchFunction& fn = api_.classify(item);
+  PyObject* const self = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  const bool method = is_method_of_tensors(func);
+  bool found = false;
+  const auto number = [&](PyObject* o) -> Ref {
+    if (!api_.is_plain_tensor(o) || (method && o == self) || !trace_->tape.makes(trace_->tape.find(o))) return Ref::borrow(o);
+    const DType dtype = dtype_in(o);
+    if (is_floating(dtype) || is_complex(dtype) || dtype == DType::kBool) return Ref::borrow(o);
+    if (PyLong_AsLong(attr_or_null(o, "ndim").get()) != 0) return Ref::borrow(o);
+    const Ref operand = Ref::steal(PyTuple_Pack(1, o));
+    Ref value = numbers_in(fn, item, operand.get(), nullptr);
+    found = found || value;
+    return value ? value : Ref::borrow(o);
+  };
+  const Ref changed = map_structure(args, number);
+  const Ref named = kwargs != nullptr ? map_structure(kwargs, number) : Ref();
+  if (!found || !tracing()) return {};
+  return Ref::steal(torch().torch_function(func, changed.get(), named.get()));
 }
 
 }  // namespace tatara::capture

@@ -2,6 +2,7 @@
 // symbols whose values are there when the call has run; the trace goes on with those of the present call.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,20 +17,25 @@ class ValueTracing final : public TraceFeature {
   /// A call of torch's whose result has sizes that data decide, or that is made of such a call. Null without an error set: it is
   /// none, or the values of this call are not to be had.
   Ref decided_call(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
-  /// The whole numbers in a tensor (`item`, `tolist`). Null without an error set, as above.
+  /// The call with numbers in place of tensors without dimensions, which it reads. Null without an error set, as above.
+  Ref with_numbers(PyObject* func, PyObject* args, PyObject* kwargs);
+  /// The whole numbers in a tensor (`item`, `tolist`), or whether it holds (`bool`). Null without an error set, as above.
   Ref numbers_in(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   /// Nothing is left of the last trace.
   void reset() { own_ = {}; }
 
  private:
-  bool advance();
+  bool advance(const std::vector<int>& slots);
   bool may_run(const TapeNode& node) const;
-  bool run_nodes(size_t last);
+  std::optional<std::vector<size_t>> calls_for(const std::vector<int>& slots) const;
+  bool run_calls(const std::vector<size_t>& calls);
   void drop_unseen();
   Ref present(PyObject* operand);
   Ref call_now(PyObject* func, PyObject* args, PyObject* kwargs);
   Ref on_tape(PyObject* operands);
   Ref record_sized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  void mark_lists(PyObject* list);
+  Ref record_flag(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* value);
   Ref indices_of(PyObject* mask);
   bool same_size(PyObject* a, Py_ssize_t dim, PyObject* b, Py_ssize_t other);
   Ref without_masks(PyObject* self, PyObject* key);
@@ -37,8 +43,8 @@ class ValueTracing final : public TraceFeature {
 
   /// Of one trace: its calls, run for their values beside it.
   struct Own {
-    size_t done = 0;       // nodes
-    std::vector<Ref> env;  // by slot
+    std::vector<bool> done;  // by node
+    std::vector<Ref> env;    // by slot
     Ref random;            // the generators' states behind these nodes; null: none of them has drawn
     bool refused = false;  // a call may not run twice, or has failed
   };

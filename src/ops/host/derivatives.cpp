@@ -233,7 +233,8 @@ void derive(
     const TensorType type = b.type(operand);
     types.push_back(contiguous_type(v.ctx(), type.dtype, type.device, type.sizes));
     // As most functions make it: zeros_like(operand).
-    if (registered != nullptr) types.back().strides = dense_strides(v.ctx(), type);
+    std::vector<Expr> alike = registered != nullptr ? dense_strides(v.ctx(), type) : std::vector<Expr>();
+    if (!alike.empty()) types.back().strides = std::move(alike);
   };
   const auto constant = [&](ValueId x) { return x == kNoValue ? x : b.unary("detach", x); };
   for (size_t i = 0; i < args.size(); ++i) {
