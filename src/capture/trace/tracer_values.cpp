@@ -26,7 +26,9 @@ DType dtype_in(PyObject* tensor) { return dtype_of(attr_or_null(tensor, "dtype")
 bool is_mask(const TorchApi& api, PyObject* o) { return api.is_plain_tensor(o) && dtype_in(o) == DType::kBool; }
 
 /// A method in C of tensors: its first operand is what it is called on.
-bool is_method_of_tensors(PyObject* func) { return Py_TYPE(func) == &PyMethodDescr_Type || Py_TYPE(func) == &PyWrapperDescr_Type; }
+bool is_method_of_tensors(PyObject* func) {
+  return Py_TYPE(func) == &PyMethodDescr_Type || Py_TYPE(func) == &PyWrapperDescr_Type;
+}
 
 /// Without gradients, autocast and modes: calls for their values alone.
 class ForValues {
@@ -151,8 +153,8 @@ bool ValueTracing::advance(const std::vector<int>& slots) {
   }
   const std::optional<std::vector<size_t>> calls = calls_for(slots);
   if (!calls) return false;
-  const bool draws = own_.random || std::any_of(calls->begin(), calls->end(),
-                                                [&tape](size_t n) { return varies(tape.nodes()[n]); });
+  const bool draws =
+      own_.random || std::any_of(calls->begin(), calls->end(), [&tape](size_t n) { return varies(tape.nodes()[n]); });
   const Ref before = draws ? random_state(api_) : Ref();
   if (own_.random) own_.refused = !set_random_state(api_, own_.random.get());
   own_.refused = own_.refused || (draws && !before) || !run_calls(*calls);
@@ -480,7 +482,8 @@ Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* 
     const int slot = slot_for(operand);
     // How many numbers a list has is part of the trace.
     if (list && slot < 0) return {};
-    const std::vector<Expr> sizes = list ? t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes : std::vector<Expr>();
+    const std::vector<Expr> sizes =
+        list ? t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes : std::vector<Expr>();
     if (!sizes.empty() && !t.symbols.may_decide()) return {};
     for (const Expr e : sizes) t.symbols.specialize(e);
   }
@@ -535,7 +538,8 @@ Ref ValueTracing::with_numbers(PyObject* func, PyObject* args, PyObject* kwargs)
   const bool method = is_method_of_tensors(func);
   bool found = false;
   const auto number = [&](PyObject* o) -> Ref {
-    if (!api_.is_plain_tensor(o) || (method && o == self) || !trace_->tape.makes(trace_->tape.find(o))) return Ref::borrow(o);
+    if (!api_.is_plain_tensor(o) || (method && o == self) || !trace_->tape.makes(trace_->tape.find(o)))
+      return Ref::borrow(o);
     const DType dtype = dtype_in(o);
     if (is_floating(dtype) || is_complex(dtype) || dtype == DType::kBool) return Ref::borrow(o);
     if (PyLong_AsLong(attr_or_null(o, "ndim").get()) != 0) return Ref::borrow(o);

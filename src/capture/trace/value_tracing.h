@@ -45,8 +45,8 @@ class ValueTracing final : public TraceFeature {
   struct Own {
     std::vector<bool> done;  // by node
     std::vector<Ref> env;    // by slot
-    Ref random;            // the generators' states behind these nodes; null: none of them has drawn
-    bool refused = false;  // a call may not run twice, or has failed
+    Ref random;              // the generators' states behind these nodes; null: none of them has drawn
+    bool refused = false;    // a call may not run twice, or has failed
   };
   Own own_;
 };

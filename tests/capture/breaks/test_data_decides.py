@@ -1,0 +1,113 @@
+"""Sizes, numbers and conditions that data decide: symbols and checked decisions of one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import tatara
+from counters import counts
+from data_programs import OTHERS, WHOLE, compare, mask, operands, outcome, split
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+Tensor = torch.Tensor
+
+
+@pytest.mark.parametrize("needs", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("program", WHOLE + OTHERS)
+def test_as_eager(program: Callable[..., Any], dynamic: bool, needs: bool) -> None:
+    compiled = tatara.compile(program, dynamic=True) if dynamic else tatara.compile(program)
+    with counts() as grown:
+        for call in range(11):
+            x, w = operands(call, dynamic and program is not split)
+            expected, actual = outcome(program, x, w, needs, call), outcome(compiled, x, w, needs, call)
+            compare(actual, expected)
+    assert grown["fallbacks"] == 0
+    if program in WHOLE:
+        assert (grown["graphs"], grown["breaks"], grown["recompiles"]) == (1, 0, 0)
+
+
+def test_kernels_stand_around_the_call() -> None:
+    compiled = tatara.compile(mask)
+    for call in range(3):
+        compiled(*operands(0, False))
+    with tatara.kernel_history() as history:
+        compiled(*operands(call, False))
+    assert len(history.launches) == 3 and (history.graphs, history.breaks, history.recompiles) == (0, 0, 0)
+
+
+def test_a_decision_that_varies_ends_the_graph_from_then_on() -> None:
+    """As it falls in the first call, until it falls otherwise: that call runs as eager, and the next is compiled with a break."""
+
+    def program(x: Tensor) -> Tensor:
+        y = x.sin() * 2
+        return (y.cos() + 1) if y.sum() > 0 else (y.exp() + 2)
+
+    compiled = tatara.compile(program)
+    up, down = torch.full((8, 4), 0.5), torch.full((8, 4), -0.5)
+    for x, breaks in ((up, 0), (up, 0), (up, 0), (down, 0), (down, 1), (up, 1), (down, 1), (up, 1)):
+        torch.testing.assert_close(compiled(x), program(x))
+        assert tatara.stats()["breaks"] == breaks
+    assert tatara.stats()["fallbacks"] == 0
+
+
+def test_what_cannot_be_made_twice_ends_the_graph() -> None:
+    """The values of the first call come from a second run of the calls before, so code of the program's is not among them."""
+    calls = []
+
+    @torch.library.custom_op("tatara_tests::seen", mutates_args=())
+    def seen(x: Tensor) -> Tensor:
+        calls.append(1)
+        return x * 2
+
+    seen.register_fake(torch.empty_like)
+
+    def program(x: Tensor) -> Tensor:
+        y = seen(x)
+        return y[y[:, 0] > 0] + 1
+
+    compiled = tatara.compile(program)
+    for count in range(1, 4):
+        x = torch.randn(8, 4)
+        torch.testing.assert_close(compiled(x), x[x[:, 0] > 0] * 2 + 1)
+        assert len(calls) == count
+
+
+def test_numbers_beyond_the_ends() -> None:
+    def program(x: Tensor) -> tuple[Any, Tensor]:
+        n = x.max().item()
+        return n, x * 2
+
+    compiled = tatara.compile(program)
+    for value in (3, 5, -(2**62), 2**63 - 1, -(2**63), 7):
+        x = torch.full((4,), value)
+        result = compiled(x)
+        assert result[0] == value and type(result[0]) is int and result[1].equal(x * 2)
+
+
+def test_random_numbers_are_drawn_once() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        drawn = torch.rand(8)
+        chosen = x[drawn > 0.5]
+        return chosen * 2, torch.rand(3)
+
+    compiled = tatara.compile(program)
+    for seed in range(4):
+        x = torch.randn(8, 3)
+        torch.manual_seed(seed)
+        expected, after = program(x), torch.rand(2)
+        torch.manual_seed(seed)
+        actual = compiled(x)
+        assert all(a.equal(e) for a, e in zip(actual, expected, strict=True)) and torch.rand(2).equal(after)
+    assert tatara.stats()["breaks"] == 0
+
+
+def test_the_report_names_the_calls() -> None:
+    report = tatara.explain(mask)(*operands(0, False))
+    calls = {each.operator: each.reason for each in report.host_calls}
+    assert "data decide the size of its result" in calls["nonzero"] and report.breaks == []
