@@ -291,13 +291,12 @@ bool TraceSymbols::decide(Expr condition) {
     return holds;
   }
   if (const std::optional<bool> known = ctx_->decide(condition)) return *known;
-  if (may_decide()) return take_decision([&] { return ctx_->guard(condition) ? 1 : 0; }) != 0;
-  if (undecided_ && !settled_) undecided_();
-  return ctx_->evaluate_hint(condition).value_or(0) != 0;
+  return take_decision([&] { return ctx_->guard(condition) ? 1 : 0; }) != 0;
 }
 
 /// By what data decide, as it falls in this call.
 int64_t TraceSymbols::take_decision(const std::function<int64_t()>& decide) {
+  if (undecided_ && !settled_ && !may_decide()) undecided_();
   const size_t before = ctx_->guards().size();
   const int64_t value = decide();
   note_guards();
@@ -316,9 +315,7 @@ std::string TraceSymbols::guard_text(size_t guard) const {
 
 int64_t TraceSymbols::specialize(Expr e) {
   if (is_made(e)) {
-    if (may_decide()) return take_decision([&] { return ctx_->specialize(e); });
-    if (undecided_ && !settled_) undecided_();
-    return ctx_->evaluate_hint(e).value_or(0);
+    return settled_ ? ctx_->evaluate_hint(e).value_or(0) : take_decision([&] { return ctx_->specialize(e); });
   }
   try {
     const int64_t value = ctx_->specialize(e);

@@ -55,7 +55,7 @@ class TraceSymbols {
   /// Whether such a symbol is part of the expression.
   bool is_made(Expr e) const;
   bool has_made() const { return !made_symbols_.empty(); }
-  /// `undecided`: the program decides where decisions vary, and the trace is to end.
+  /// `undecided`: the program decides where decisions vary, and the trace is to end before this instruction.
   void set_decisions(std::shared_ptr<DataDecisions> decisions, std::function<void()> undecided) {
     decisions_ = std::move(decisions);
     undecided_ = std::move(undecided);

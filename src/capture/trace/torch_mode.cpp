@@ -34,6 +34,10 @@ int TraceContext::slot_for(PyObject* tensor) {
 
 PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
+  if (!trace_->pending_break.empty()) {
+    if (!graph_break(std::exchange(trace_->pending_break, {}))) return nullptr;
+    return PyObject_Call(func, args, kwargs);
+  }
   const TorchFunction& fn = api_.classify(func);
   if ((context_.dry_run && histories().differs_in_levels(fn, args)) || histories().depends_on_base(fn, args)) {
     if (!graph_break("read of " + fn.name)) return nullptr;

@@ -44,6 +44,7 @@ struct TracerParts;
 struct Trace {
   explicit Trace(TorchApi& api) : inference(api, symbols) { tape.set_symbols(&symbols); }
   TraceSymbols symbols;
+  std::string pending_break;  // why the trace is to end before the present instruction; empty: it is not
   Tape tape;
   LiveInference inference;
   GrowingGraph graph;  // as far as a pass of gradients has asked for it

@@ -319,6 +319,10 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
           return FrameAction::kRaise;
         return before_instruction(f, opcode, oparg);
       }
+      if (!trace_->pending_break.empty()) {
+        if (!graph_break(std::exchange(trace_->pending_break, {}))) return FrameAction::kRaise;
+        return before_instruction(f, opcode, oparg);
+      }
       if (!ends().snapshot(f)) return FrameAction::kRun;
       if (is_return(opcode)) {
         PyObject* result = opcode == RETURN_VALUE ? f.peek(1) : PyTuple_GET_ITEM(f.code()->co_consts, oparg);

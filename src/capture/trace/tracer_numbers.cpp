@@ -123,8 +123,8 @@ Ref NumberTracing::small_number(Expr symbol, PyObject* value) {
 }
 
 void NumberTracing::need_decided() {
-  if (context_.state != State::kTracing) return;
-  if (!graph_break("a decision by a size, or a number, that data decide")) postpone_error();
+  // Not at once: code in C that asks for a value may be about to call the mode, which a break takes off.
+  if (context_.state == State::kTracing) trace_->pending_break = "a decision by a size, or a number, that data decide";
 }
 
 void NumberTracing::need_number(int slot) {
