@@ -23,7 +23,7 @@ X, W = torch.randn(48, 32), torch.randn(32, 40)
 
 def program(x: Any, w: Any) -> Any:
     y = torch.nn.functional.gelu(x @ w + 0.3125)
-    if y.sum() > 1e9:
+    if y.sum().item() > 1e9:
         y = y - 1
     z = torch.softmax(y, -1)
     return (z * y).t().cumsum(0)
@@ -46,7 +46,7 @@ def test_everything_is_in_the_report() -> None:
     assert (item.line, item.file, item.function) == (BRANCH, __file__, "program")
     assert any(number == BRANCH and "if y.sum()" in text for number, text in item.source())
     assert f"test_report.py:{BRANCH} in program" in str(item)
-    assert "torch.where" in item.hint
+    assert "without dimensions" in item.hint
     assert tatara.Break("something new", "", 0, "").hint == ""
     (host,) = report.host_calls
     assert (host.operator, host.graph, host.line) == ("aten::mm", 0, program.__code__.co_firstlineno + 1)
@@ -185,7 +185,7 @@ def test_the_page_is_whole_and_alone(tmp_path: Path) -> None:
         "Memory plan",
     ):
         assert part in shown
-    assert "if y.sum() > 1e9:" in shown
+    assert "if y.sum().item() > 1e9:" in shown
     assert "define" in shown
     nodes = [values for tag, values in page.tags if tag == "g" and "data-node" in values]
     lowered = sum(len(graph.details["nodes"]) for graph in report.graphs)

@@ -103,7 +103,7 @@ def test_breaks_name_their_lines(backend: str) -> None:
             x = x * x.sum().item()  # in the block
             try:
                 x = x * 2
-                if x.max() > 1e9:  # in the try
+                if x.max().item() > 1e9:  # in the try
                     x = x - 1
             finally:
                 x = x + 1

@@ -54,6 +54,8 @@ def test_a_decision_that_varies_ends_the_graph_from_then_on() -> None:
         torch.testing.assert_close(compiled(x), program(x))
         assert tatara.stats()["breaks"] == breaks
     assert tatara.stats()["fallbacks"] == 0
+    (item,) = tatara.explain(compiled)(up).breaks
+    assert item.reason == "call of __bool__" and "torch.where" in item.hint
 
 
 def test_what_cannot_be_made_twice_ends_the_graph() -> None:

@@ -15,7 +15,7 @@ def program(x, weight):
     if y.shape[0] > 100:
         return y
     total = y.sum()
-    if total > 3:
+    if total.item() > 3:
         y = y / total
     else:
         y = y - total
