@@ -10,7 +10,7 @@ import torch
 
 import tatara
 from counters import counts
-from data_programs import OTHERS, WHOLE, compare, operands, outcome, random, split
+from data_programs import OTHERS, WHOLE, compare, operands, outcome, split
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),
@@ -29,5 +29,5 @@ def test_as_eager(program: Callable[..., Any], dynamic: bool, needs: bool) -> No
             expected, actual = outcome(program, x, w, needs, call), outcome(compiled, x, w, needs, call)
             compare(actual, expected)
     assert grown["fallbacks"] == 0
-    if program in WHOLE and program is not random:  # a GPU's generators are not set back
+    if program in WHOLE:
         assert (grown["graphs"], grown["breaks"]) == (1, 0)

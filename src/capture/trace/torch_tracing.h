@@ -18,6 +18,8 @@ class TorchTracing final : public TraceFeature {
   PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* group_tensors(PyObject* const* args, Py_ssize_t nargs);
   PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  /// What a call that needs values gives when these are the same in every call; null with no error set otherwise.
+  PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* update_scaler(const TracedCall& call);
   PyObject* stand_in(const TracedCall& call);
 
@@ -43,8 +45,6 @@ class TorchTracing final : public TraceFeature {
                            const Ref& device, Ref& result);
   /// `fresh`: some result is a new tensor; `known`: the registry has the operator, so one that is not in place writes nothing.
   void finish_node(TapeNode& node, bool fresh, bool known);
-  /// What a call that needs values gives when these are the same in every call; null with no error set otherwise.
-  PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* convert_type(PyObject* args, PyObject* kwargs);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
 

@@ -44,15 +44,26 @@ class ForValues {
   bool grad_;
 };
 
+/// [(generator, state), ...] of all devices. Null with a Python error set.
 Ref random_state(const TorchApi& api) {
-  return Ref::steal(PyObject_CallMethod(api.torch.get(), "get_rng_state", nullptr));
-}
-bool set_random_state(const TorchApi& api, PyObject* state) {
-  return static_cast<bool>(Ref::steal(PyObject_CallMethod(api.torch.get(), "set_rng_state", "O", state)));
+  std::vector<Ref> generators = gpu_generators(api);
+  generators.push_back(attr_or_null(api.torch.get(), "default_generator"));
+  Ref states = Ref::steal(PyList_New(0));
+  for (const Ref& generator : generators) {
+    const Ref state = generator ? Ref::steal(PyObject_CallMethod(generator.get(), "get_state", nullptr)) : Ref();
+    const Ref pair = state ? Ref::steal(PyTuple_Pack(2, generator.get(), state.get())) : Ref();
+    if (!pair || PyList_Append(states.get(), pair.get()) != 0) return {};
+  }
+  return states;
 }
 
-bool is_cuda(const TapeSlot& slot) {
-  return slot.device && text_of(attr_or_null(slot.device.get(), "type").get()) == "cuda";
+bool set_random_state(PyObject* states) {
+  bool done = true;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(states); ++i) {
+    PyObject* const pair = PyList_GET_ITEM(states, i);
+    done = Ref::steal(PyObject_CallMethod(PyTuple_GET_ITEM(pair, 0), "set_state", "O", PyTuple_GET_ITEM(pair, 1))) && done;
+  }
+  return done;
 }
 
 }  // namespace
@@ -66,10 +77,6 @@ bool ValueTracing::may_run(const TapeNode& node) const {
   if (!is_operator_call(node) || !node.func || node.level != 0 || node.generator != nullptr || node.statistics)
     return false;
   if (is_dispatcher_operator(node.func.get()) && known_name(node).empty()) return false;
-  if (varies(node)) {
-    const auto on_gpu = [&tape](int slot) { return slot >= 0 && is_cuda(tape.slots()[static_cast<size_t>(slot)]); };
-    if (std::any_of(node.outputs.begin(), node.outputs.end(), on_gpu)) return false;
-  }
   if (!node.mutates) return true;
   bool own = true;
   for (PyObject* argument : written_arguments(node)) {
@@ -156,11 +163,11 @@ bool ValueTracing::advance(const std::vector<int>& slots) {
   const bool draws =
       own_.random || std::any_of(calls->begin(), calls->end(), [&tape](size_t n) { return varies(tape.nodes()[n]); });
   const Ref before = draws ? random_state(api_) : Ref();
-  if (own_.random) own_.refused = !set_random_state(api_, own_.random.get());
+  if (own_.random) own_.refused = !set_random_state(own_.random.get());
   own_.refused = own_.refused || (draws && !before) || !run_calls(*calls);
   if (draws && before) {
     own_.random = random_state(api_);
-    own_.refused = !set_random_state(api_, before.get()) || own_.refused;
+    own_.refused = !set_random_state(before.get()) || own_.refused;
   }
   if (own_.refused) own_.env.clear();
   forget_error();
@@ -541,10 +548,11 @@ Ref ValueTracing::with_numbers(PyObject* func, PyObject* args, PyObject* kwargs)
     if (!api_.is_plain_tensor(o) || (method && o == self) || !trace_->tape.makes(trace_->tape.find(o)))
       return Ref::borrow(o);
     const DType dtype = dtype_in(o);
-    if (is_floating(dtype) || is_complex(dtype) || dtype == DType::kBool) return Ref::borrow(o);
     if (PyLong_AsLong(attr_or_null(o, "ndim").get()) != 0) return Ref::borrow(o);
     const Ref operand = Ref::steal(PyTuple_Pack(1, o));
-    Ref value = numbers_in(fn, item, operand.get(), nullptr);
+    Ref value = Ref::steal(torch().answer_constant(item, operand.get(), nullptr));
+    const bool whole = !is_floating(dtype) && !is_complex(dtype) && dtype != DType::kBool;
+    if (!value && whole) value = numbers_in(fn, item, operand.get(), nullptr);
     found = found || value;
     return value ? value : Ref::borrow(o);
   };
