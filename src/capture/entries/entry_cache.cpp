@@ -161,8 +161,17 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   const Transaction::Scope scope(transaction);
   std::optional<AutocastOff> off;
   if (guards.state.autocast.any) off.emplace(api);
+  const Ref random = tape->draws_before_made() ? generator_states(api) : Ref();
+  take_late_failure();
   const Outcome outcome = clear_gradients(env) ? runner->run(*tape, env, api) : Outcome::kFailed;
   if (outcome == Outcome::kDone) return Ran::kDone;
+  if (outcome == Outcome::kFailed && take_late_failure()) {
+    // What was kept need not be put back but for random numbers: it is the run's own memory.
+    forget_error();
+    if (!transaction.undo() && random) set_generator_states(random.get());
+    forget_error();
+    return Ran::kAgain;
+  }
   if ((outcome == Outcome::kTape || outcome == Outcome::kRefused) && transaction.undo()) {
     forget_error();
     if (clear_gradients(env) && tape->run(env, api)) return Ran::kDone;

@@ -305,6 +305,27 @@ std::vector<Ref> gpu_generators(const TorchApi& api) {
   return found;
 }
 
+Ref generator_states(const TorchApi& api) {
+  std::vector<Ref> generators = gpu_generators(api);
+  generators.push_back(attr_or_null(api.torch.get(), "default_generator"));
+  Ref states = Ref::steal(PyList_New(0));
+  for (const Ref& generator : generators) {
+    const Ref state = generator ? Ref::steal(PyObject_CallMethod(generator.get(), "get_state", nullptr)) : Ref();
+    const Ref pair = state ? Ref::steal(PyTuple_Pack(2, generator.get(), state.get())) : Ref();
+    if (!pair || PyList_Append(states.get(), pair.get()) != 0) return {};
+  }
+  return states;
+}
+
+bool set_generator_states(PyObject* states) {
+  bool done = true;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(states); ++i) {
+    PyObject* const pair = PyList_GET_ITEM(states, i);
+    done = Ref::steal(PyObject_CallMethod(PyTuple_GET_ITEM(pair, 0), "set_state", "O", PyTuple_GET_ITEM(pair, 1))) && done;
+  }
+  return done;
+}
+
 bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
   const std::string file = text_of(code->co_filename);
   if (file.rfind("<frozen", 0) == 0 || file == api.files.training || file == api.files.transforms) return true;

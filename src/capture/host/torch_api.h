@@ -170,6 +170,9 @@ struct TorchApi {
 /// The random generators of the GPUs, by their numbers. None before CUDA is initialised, nor in a forked child of a process that
 /// did so: there they cannot be read, and nothing draws from them.
 std::vector<Ref> gpu_generators(const TorchApi& api);
+/// [(generator, state), ...] of the generators of all devices. Null with a Python error set.
+Ref generator_states(const TorchApi& api);
+bool set_generator_states(PyObject* states);
 
 /// Code of Python's standard library and of torch, but for torch's modules and functions of networks: a graph of its own is
 /// of no use there.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "capture/host/object_kinds.h"
+#include "capture/tape/node_operators.h"
 #include "capture/tape/tape_print.h"
 #include "support/log.h"
 #include "support/made_once.h"
@@ -300,16 +302,25 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
 void Tape::collect_late_facts(const TraceSymbols& symbols) {
   if (made_symbols_.empty()) return;
   decisions_ = symbols.decisions();
+  size_t last = 0;
+  for (const MadeSymbol& made : made_symbols_) last = std::max(last, made.node);
+  for (size_t n = 0; n < last; ++n) draws_before_made_ = draws_before_made_ || varies(nodes_[n]);
   for (const Expr& fact : facts_) {
-    const MadeSymbol* last = nullptr;
+    const MadeSymbol* latest = nullptr;
     for (const MadeSymbol& made : made_symbols_) {
-      if (fact.contains(symbols_[made.symbol]) && (last == nullptr || made.node > last->node)) last = &made;
+      if (fact.contains(symbols_[made.symbol]) && (latest == nullptr || made.node > latest->node)) latest = &made;
     }
     const auto guard = static_cast<size_t>(&fact - facts_.data());
-    if (last != nullptr)
-      late_facts_.push_back({last->node, ExprProgram(fact, symbols_), fact.str(), symbols.place_of_decision(guard)});
+    if (latest != nullptr)
+      late_facts_.push_back({latest->node, ExprProgram(fact, symbols_), fact.str(), symbols.place_of_decision(guard)});
   }
 }
+
+namespace {
+thread_local bool late_failure = false;
+}
+
+bool take_late_failure() { return std::exchange(late_failure, false); }
 
 /// After a node has run. False with a Python error set: what data decide is other than the trace took it to be.
 bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t> symbols) const {
@@ -320,6 +331,7 @@ bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t
     int64_t& value = symbols[made.symbol];
     if (!read_symbol(made.symbol, env, *TorchApi::get(), value)) return false;
     if (value < ranges_[made.symbol].lo || value > ranges_[made.symbol].hi) {
+      late_failure = true;
       PyErr_SetString(PyExc_RuntimeError, "tatara: a number that data decide is beyond the ends of a graph's");
       return false;
     }
@@ -327,6 +339,7 @@ bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t
   for (size_t i = 0; any && i < late_facts_.size(); ++i) {
     const LateFact& fact = late_facts_[i];
     if (fact.node != node || fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
+    late_failure = true;
     if (!fact.place.empty()) {
       decisions_->varying.insert(fact.place);
       ++decisions_->found;

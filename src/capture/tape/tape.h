@@ -172,6 +172,8 @@ class Tape {
   const std::vector<MadeSymbol>& made_symbols() const { return made_symbols_; }
   /// How often a run found that a decision of the program by data has fallen otherwise than in the trace, among all tapes of the
   /// function.
+  /// Whether random numbers are drawn before the last of what data decide is there.
+  bool draws_before_made() const { return draws_before_made_; }
   size_t decisions_found() const { return decisions_ == nullptr ? 0 : decisions_->found; }
   /// Whether such a symbol is part of the expression, which is one of `ctx`.
   bool is_made(Expr e, ExprContext& ctx) const;
@@ -279,12 +281,17 @@ class Tape {
   };
   std::shared_ptr<DataDecisions> decisions_;
   std::vector<LateFact> late_facts_;
+  bool draws_before_made_ = false;
   void collect_late_facts(const TraceSymbols& symbols);
   bool bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t> symbols) const;
   SymbolPlace place_of(Expr symbol) const;
   std::unordered_map<PyObject*, int> by_object_;
   std::unordered_map<PyObject*, int> by_meta_;
 };
+
+/// Whether a run of this thread has ended since the last question because data decided otherwise than the trace took them to. No
+/// memory that was there before the run has been written: a trace takes no decision behind such a write.
+bool take_late_failure();
 
 /// Whether the result has the operand's memory and, in eager, is no view of anything.
 inline bool detaches(const TapeNode& node) { return node.name == "detach" || node.name == "data"; }

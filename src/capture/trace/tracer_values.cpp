@@ -44,28 +44,6 @@ class ForValues {
   bool grad_;
 };
 
-/// [(generator, state), ...] of all devices. Null with a Python error set.
-Ref random_state(const TorchApi& api) {
-  std::vector<Ref> generators = gpu_generators(api);
-  generators.push_back(attr_or_null(api.torch.get(), "default_generator"));
-  Ref states = Ref::steal(PyList_New(0));
-  for (const Ref& generator : generators) {
-    const Ref state = generator ? Ref::steal(PyObject_CallMethod(generator.get(), "get_state", nullptr)) : Ref();
-    const Ref pair = state ? Ref::steal(PyTuple_Pack(2, generator.get(), state.get())) : Ref();
-    if (!pair || PyList_Append(states.get(), pair.get()) != 0) return {};
-  }
-  return states;
-}
-
-bool set_random_state(PyObject* states) {
-  bool done = true;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(states); ++i) {
-    PyObject* const pair = PyList_GET_ITEM(states, i);
-    done = Ref::steal(PyObject_CallMethod(PyTuple_GET_ITEM(pair, 0), "set_state", "O", PyTuple_GET_ITEM(pair, 1))) && done;
-  }
-  return done;
-}
-
 }  // namespace
 
 // ---- Values of this call ---------------------------------------------------------------------------------------------
@@ -95,7 +73,8 @@ std::optional<std::vector<size_t>> ValueTracing::calls_for(const std::vector<int
   const std::vector<TapeNode>& nodes = tape.nodes();
   std::vector<bool> wanted(tape.slots().size());
   for (const int slot : slots) wanted[static_cast<size_t>(slot)] = true;
-  bool all = std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& node) { return node.mutates; });
+  bool all = std::any_of(nodes.begin(), nodes.end(),
+                         [](const TapeNode& node) { return node.mutates || node.statistics; });
   std::vector<size_t> needed, pending;
   for (size_t n = nodes.size(); n-- > 0;) {
     if (own_.done[n]) continue;
@@ -162,12 +141,12 @@ bool ValueTracing::advance(const std::vector<int>& slots) {
   if (!calls) return false;
   const bool draws =
       own_.random || std::any_of(calls->begin(), calls->end(), [&tape](size_t n) { return varies(tape.nodes()[n]); });
-  const Ref before = draws ? random_state(api_) : Ref();
-  if (own_.random) own_.refused = !set_random_state(own_.random.get());
+  const Ref before = draws ? generator_states(api_) : Ref();
+  if (own_.random) own_.refused = !set_generator_states(own_.random.get());
   own_.refused = own_.refused || (draws && !before) || !run_calls(*calls);
   if (draws && before) {
-    own_.random = random_state(api_);
-    own_.refused = !set_random_state(before.get()) || own_.refused;
+    own_.random = generator_states(api_);
+    own_.refused = !set_generator_states(before.get()) || own_.refused;
   }
   if (own_.refused) own_.env.clear();
   forget_error();
