@@ -321,7 +321,8 @@ bool set_generator_states(PyObject* states) {
   bool done = true;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(states); ++i) {
     PyObject* const pair = PyList_GET_ITEM(states, i);
-    done = Ref::steal(PyObject_CallMethod(PyTuple_GET_ITEM(pair, 0), "set_state", "O", PyTuple_GET_ITEM(pair, 1))) && done;
+    done =
+        Ref::steal(PyObject_CallMethod(PyTuple_GET_ITEM(pair, 0), "set_state", "O", PyTuple_GET_ITEM(pair, 1))) && done;
   }
   return done;
 }

@@ -225,7 +225,7 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
                                               : SymbolPlace{source.slot, source.dim, false});
       const auto maker = source.slot < 0 ? makers_.end() : makers_.find(source.slot);
       if (maker != makers_.end() && maker->second < count) {
-        copy->made_symbols_.push_back({i, source.slot, maker->second});
+        copy->made_.symbols.push_back({i, source.slot, maker->second});
       }
     }
   }
@@ -241,10 +241,10 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
   part->makers_.clear();
   part->check_floats_.clear();
   part->check_nodes_.clear();
-  part->late_facts_.clear();
+  part->made_.facts.clear();
   // Facts of what is not there yet would have sizes that are there follow from it.
   std::erase_if(part->facts_, [&](Expr fact) {
-    return std::any_of(made_symbols_.begin(), made_symbols_.end(), [&](const MadeSymbol& made) {
+    return std::any_of(made_.symbols.begin(), made_.symbols.end(), [&](const MadeSymbol& made) {
       return made.node >= first && fact.contains(symbols_[made.symbol]);
     });
   });
@@ -285,7 +285,7 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
     if (slot.derived && (leaves || places[i] == Place::kComesIn)) return nullptr;
     if (leaves) outputs.push_back(static_cast<int>(i));
     // Sizes that vary are read from what comes with the call.
-    const bool made_symbol = std::any_of(made_symbols_.begin(), made_symbols_.end(), [&](const MadeSymbol& made) {
+    const bool made_symbol = std::any_of(made_.symbols.begin(), made_.symbols.end(), [&](const MadeSymbol& made) {
       return made.slot == static_cast<int>(i) && made.node < first;
     });
     const bool tells_sizes =
@@ -300,19 +300,19 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
 }
 
 void Tape::collect_late_facts(const TraceSymbols& symbols) {
-  if (made_symbols_.empty()) return;
-  decisions_ = symbols.decisions();
+  if (made_.symbols.empty()) return;
+  made_.decisions = symbols.decisions();
   size_t last = 0;
-  for (const MadeSymbol& made : made_symbols_) last = std::max(last, made.node);
-  for (size_t n = 0; n < last; ++n) draws_before_made_ = draws_before_made_ || varies(nodes_[n]);
+  for (const MadeSymbol& made : made_.symbols) last = std::max(last, made.node);
+  for (size_t n = 0; n < last; ++n) made_.drawn = made_.drawn || varies(nodes_[n]);
   for (const Expr& fact : facts_) {
     const MadeSymbol* latest = nullptr;
-    for (const MadeSymbol& made : made_symbols_) {
+    for (const MadeSymbol& made : made_.symbols) {
       if (fact.contains(symbols_[made.symbol]) && (latest == nullptr || made.node > latest->node)) latest = &made;
     }
     const auto guard = static_cast<size_t>(&fact - facts_.data());
     if (latest != nullptr)
-      late_facts_.push_back({latest->node, ExprProgram(fact, symbols_), fact.str(), symbols.place_of_decision(guard)});
+      made_.facts.push_back({latest->node, ExprProgram(fact, symbols_), fact.str(), symbols.place_of_decision(guard)});
   }
 }
 
@@ -325,7 +325,7 @@ bool take_late_failure() { return std::exchange(late_failure, false); }
 /// After a node has run. False with a Python error set: what data decide is other than the trace took it to be.
 bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t> symbols) const {
   bool any = false;
-  for (const MadeSymbol& made : made_symbols_) {
+  for (const MadeSymbol& made : made_.symbols) {
     if (made.node != node) continue;
     any = true;
     int64_t& value = symbols[made.symbol];
@@ -336,13 +336,13 @@ bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t
       return false;
     }
   }
-  for (size_t i = 0; any && i < late_facts_.size(); ++i) {
-    const LateFact& fact = late_facts_[i];
+  for (size_t i = 0; any && i < made_.facts.size(); ++i) {
+    const LateFact& fact = made_.facts[i];
     if (fact.node != node || fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
     late_failure = true;
     if (!fact.place.empty()) {
-      decisions_->varying.insert(fact.place);
-      ++decisions_->found;
+      made_.decisions->varying.insert(fact.place);
+      ++made_.decisions->found;
     }
     PyErr_SetString(PyExc_RuntimeError, ("tatara: data decide that " + fact.text + " does not hold").c_str());
     return false;
@@ -405,7 +405,7 @@ std::vector<std::vector<int>> Tape::tensors_by_last_use() const {
   const std::vector<int> last = last_uses();
   std::vector<std::vector<int>> result(nodes_.size());
   std::vector<bool> tells(slots_.size());  // a symbol's value, to all that comes later
-  for (const MadeSymbol& made : made_symbols_) tells[static_cast<size_t>(made.slot)] = true;
+  for (const MadeSymbol& made : made_.symbols) tells[static_cast<size_t>(made.slot)] = true;
   for (size_t s = 0; s < last.size(); ++s) {
     if (last[s] >= 0 && !slots_[s].number && !tells[s])
       result[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
@@ -453,7 +453,7 @@ bool Tape::symbol_values(const std::vector<Ref>& env, TorchApi& api, std::vector
 }
 
 bool Tape::is_made(Expr e, ExprContext& ctx) const {
-  return std::any_of(made_symbols_.begin(), made_symbols_.end(),
+  return std::any_of(made_.symbols.begin(), made_.symbols.end(),
                      [&](const MadeSymbol& made) { return e.contains(ctx.import(symbols_[made.symbol])); });
 }
 

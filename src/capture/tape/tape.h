@@ -169,12 +169,12 @@ class Tape {
     int slot;
     size_t node;
   };
-  const std::vector<MadeSymbol>& made_symbols() const { return made_symbols_; }
+  const std::vector<MadeSymbol>& made_symbols() const { return made_.symbols; }
   /// How often a run found that a decision of the program by data has fallen otherwise than in the trace, among all tapes of the
   /// function.
   /// Whether random numbers are drawn before the last of what data decide is there.
-  bool draws_before_made() const { return draws_before_made_; }
-  size_t decisions_found() const { return decisions_ == nullptr ? 0 : decisions_->found; }
+  bool draws_before_made() const { return made_.drawn; }
+  size_t decisions_found() const { return made_.decisions == nullptr ? 0 : made_.decisions->found; }
   /// Whether such a symbol is part of the expression, which is one of `ctx`.
   bool is_made(Expr e, ExprContext& ctx) const;
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
@@ -271,7 +271,6 @@ class Tape {
   };
   bool read_symbol(size_t symbol, const std::vector<Ref>& env, TorchApi& api, int64_t& value) const;
   std::vector<SymbolPlace> places_;
-  std::vector<MadeSymbol> made_symbols_;
   /// What the trace took as given of symbols that data decide, with the node behind which all of them are there.
   struct LateFact {
     size_t node = 0;
@@ -279,9 +278,14 @@ class Tape {
     std::string text;
     std::string place;  // of the program's decision; empty: it was inferred
   };
-  std::shared_ptr<DataDecisions> decisions_;
-  std::vector<LateFact> late_facts_;
-  bool draws_before_made_ = false;
+
+  struct Made {
+    std::vector<MadeSymbol> symbols;
+    std::vector<LateFact> facts;
+    std::shared_ptr<DataDecisions> decisions;
+    bool drawn = false;  // random numbers are, before the last symbol is there
+  };
+  Made made_;
   void collect_late_facts(const TraceSymbols& symbols);
   bool bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t> symbols) const;
   SymbolPlace place_of(Expr symbol) const;

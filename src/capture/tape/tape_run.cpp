@@ -445,7 +445,7 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
         if (node.outputs[k] >= 0) env[static_cast<size_t>(node.outputs[k])] = Ref::borrow(tensors[k]);
       }
     }
-    if (!made_symbols_.empty() && !bind_made(n, env, symbols)) return false;
+    if (!made_.symbols.empty() && !bind_made(n, env, symbols)) return false;
     if (keep) continue;
     for (const int slot : dead_after_[n]) env[static_cast<size_t>(slot)] = Ref();
   }

@@ -32,6 +32,15 @@ int TraceContext::slot_for(PyObject* tensor) {
   return slot;
 }
 
+/// What a call that needs values gives, where the trace can go on. Null, maybe without an error: it ends.
+PyObject* TorchTracing::answer_values(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  PyObject* answer = answer_constant(func, args, kwargs);
+  if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
+  if (fn.name == "item" && PyTuple_GET_SIZE(args) == 1) answer = numbers().item_number(func, PyTuple_GET_ITEM(args, 0));
+  if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
+  return values().numbers_in(fn, func, args, kwargs).release();
+}
+
 PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   if (!trace_->pending_break.empty()) {
@@ -51,12 +60,7 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
           return PyLong_FromLong(version);
       }
       if (fn.reads_values) {
-        PyObject* answer = answer_constant(func, args, kwargs);
-        if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
-        if (fn.name == "item" && PyTuple_GET_SIZE(args) == 1)
-          answer = numbers().item_number(func, PyTuple_GET_ITEM(args, 0));
-        if (answer == nullptr && PyErr_Occurred() == nullptr)
-          answer = values().numbers_in(fn, func, args, kwargs).release();
+        PyObject* const answer = answer_values(fn, func, args, kwargs);
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
       }
       if (fn.name == "requires_grad_" && transforms().make_variable(args, kwargs))

@@ -73,8 +73,8 @@ std::optional<std::vector<size_t>> ValueTracing::calls_for(const std::vector<int
   const std::vector<TapeNode>& nodes = tape.nodes();
   std::vector<bool> wanted(tape.slots().size());
   for (const int slot : slots) wanted[static_cast<size_t>(slot)] = true;
-  bool all = std::any_of(nodes.begin(), nodes.end(),
-                         [](const TapeNode& node) { return node.mutates || node.statistics; });
+  bool all =
+      std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& node) { return node.mutates || node.statistics; });
   std::vector<size_t> needed, pending;
   for (size_t n = nodes.size(); n-- > 0;) {
     if (own_.done[n]) continue;

@@ -113,3 +113,26 @@ def test_the_report_names_the_calls() -> None:
     report = tatara.explain(mask)(*operands(0, False))
     calls = {each.operator: each.reason for each in report.host_calls}
     assert "data decide the size of its result" in calls["nonzero"] and report.breaks == []
+
+
+def test_a_run_that_turns_out_otherwise_leaves_nothing() -> None:
+    """Its own memory may be written by then, more of it than is kept; random numbers have been drawn."""
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor, int]:
+        out = torch.zeros(1 << 21)
+        first, second = (x[:2] % 4 + 1).tolist()
+        out[:first] = 1
+        out.mul_(2)
+        drawn = torch.rand(4)
+        third = (x[2] + drawn.gt(2).sum()).item()
+        out[first : first + third].add_(1)
+        return out[:8] + (1 if third > second else 2), drawn, abs(third - first)
+
+    compiled = tatara.compile(program)
+    for x in ([0, 1, 3], [0, 1, 3], [3, 3, 2], [1, 2, 9], [2, 0, 1], [0, 1, 3]):
+        results = []
+        for function in (program, compiled):
+            torch.manual_seed(len(results) * 0)
+            results.append([*function(torch.tensor(x)), torch.rand(2)])
+        compare(results[1], results[0])
+    assert tatara.stats()["fallbacks"] == 0
