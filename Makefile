@@ -139,6 +139,10 @@ bench-checkpoint: build
 bench-transforms: build
 	$(PY) bench/transforms.py
 
+# Programs in which data decide sizes; on a GPU if there is one.
+bench-data-sizes: build
+	$(PY) bench/data_sizes.py
+
 bench-products: build
 	$(PY) bench/products.py
 

@@ -180,6 +180,9 @@ enum TorchTrait : uint32_t {
   kMayCopy = 1U << 19,          ///< gives a copy of its operand where that lies otherwise in memory than asked for
   kDataDecide = 1U << 20,  ///< how many rows the first result has; a second one is as the operand, a third as the first
   kTakesMasks = 1U << 21,  ///< indexes its first operand by what follows
+  kSelects = 1U << 22,     ///< the same, both of them broadcast
+  kGivesPlaces = 1U << 23,  ///< a tensor for each dimension of its operand, if told so where it gives rows else
+  kRepeats = 1U << 24,      ///< rows of its first operand, each as often as the second says
 };
 struct KnownTorch {
   TorchKind kind = TorchKind::kRecord;

@@ -367,7 +367,7 @@ Ref ValueTracing::without_masks(PyObject* self, PyObject* key) {
 
 /// Indexing by masks.
 Ref ValueTracing::masked(const TorchFunction& fn, PyObject* func, PyObject* args) {
-  if (fn.name == "masked_select") {
+  if (known_torch(fn.name).is(kSelects)) {
     static PyObject* const broadcast = attr(api_.torch.get(), "broadcast_tensors").release();
     static PyObject* const item = attr(reinterpret_cast<PyObject*>(api_.tensor_type), "__getitem__").release();
     if (PyTuple_GET_SIZE(args) != 2) return {};
@@ -390,15 +390,15 @@ Ref ValueTracing::masked(const TorchFunction& fn, PyObject* func, PyObject* args
 Ref ValueTracing::decided_call(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t count = PyTuple_GET_SIZE(args), named = kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0;
   if (fn.dispatcher || count == 0) return {};
-  if (known_torch(fn.name).is(kTakesMasks)) return count > 1 && named == 0 ? masked(fn, func, args) : Ref();
-  const bool pair = named == 1 && PyDict_GetItemString(kwargs, "as_tuple") == Py_True;
-  if ((fn.name == "where" && count == 1 && named == 0) || (fn.name == "nonzero" && count == 1 && pair)) {
+  const KnownTorch known = known_torch(fn.name);
+  if (known.is(kTakesMasks)) return count > 1 && named == 0 ? masked(fn, func, args) : Ref();
+  const bool told = named == 1 && PyDict_GetItemString(kwargs, "as_tuple") == Py_True;
+  if (known.is(kGivesPlaces) && count == 1 && (told || (named == 0 && !known.is(kDataDecide)))) {
     PyObject* const condition = PyTuple_GET_ITEM(args, 0);
     const bool tensor = api_.is_plain_tensor(condition) && PyLong_AsLong(attr_or_null(condition, "ndim").get()) > 0;
     return tensor ? indices_of(condition) : Ref();
   }
-  if (fn.name == "repeat_interleave" && count >= 2 && count + named <= 3 &&
-      api_.is_plain_tensor(PyTuple_GET_ITEM(args, 1))) {
+  if (known.is(kRepeats) && count >= 2 && count + named <= 3 && api_.is_plain_tensor(PyTuple_GET_ITEM(args, 1))) {
     static PyObject* const select = attr(api_.torch.get(), "index_select").release();
     PyObject* dim = count == 3 ? PyTuple_GET_ITEM(args, 2) : named == 1 ? PyDict_GetItemString(kwargs, "dim") : nullptr;
     PyObject* const repeats = PyTuple_GET_ITEM(args, 1);
