@@ -34,8 +34,9 @@ struct SymbolSource {
 /// Places of a program that decide by what data decide. A trace takes such a decision as it falls in its own call, and each run
 /// looks whether it falls so again; where one did not, later traces end.
 struct DataDecisions {
-  std::set<std::string> varying;  ///< "file:line"
-  size_t found = 0;               ///< how often one of these was found
+  static constexpr size_t kMost = 2;  ///< each costs a call in eager and a compilation: behind these no more are taken
+  std::set<std::string> varying;      ///< "file:line"
+  size_t found = 0;                   ///< how often one of these was found
 };
 
 /// The symbols of one trace and the placeholder integers made of them.
@@ -55,7 +56,8 @@ class TraceSymbols {
   /// Whether such a symbol is part of the expression.
   bool is_made(Expr e) const;
   bool has_made() const { return !made_symbols_.empty(); }
-  /// `undecided`: the program decides where decisions vary, and the trace is to end before this instruction.
+  /// `decisions`: null where none may be taken. `undecided`: the program decides all the same, or where decisions vary, and the trace is
+  /// to end before this instruction.
   void set_decisions(std::shared_ptr<DataDecisions> decisions, std::function<void()> undecided) {
     decisions_ = std::move(decisions);
     undecided_ = std::move(undecided);
@@ -67,7 +69,8 @@ class TraceSymbols {
   }
   /// Whether the program may decide here by what data decide.
   bool may_decide() const {
-    return decisions_ != nullptr && place_ && !settled_ && !decisions_->varying.contains(place_());
+    return decisions_ != nullptr && place_ && !settled_ && decisions_->found < DataDecisions::kMost &&
+           !decisions_->varying.contains(place_());
   }
   /// Whether the condition holds: known, or for this call's values with a guard.
   bool decide(Expr condition);

@@ -340,7 +340,7 @@ bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t
     const LateFact& fact = made_.facts[i];
     if (fact.node != node || fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
     late_failure = true;
-    if (!fact.place.empty()) {
+    if (!fact.place.empty() && made_.decisions != nullptr) {
       made_.decisions->varying.insert(fact.place);
       ++made_.decisions->found;
     }

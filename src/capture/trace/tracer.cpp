@@ -530,7 +530,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   trace->symbols.set_derive(
       [this](const char* name, PyObject* a, PyObject* b) { return numbers().derive_number(name, a, b); },
       [this](int slot) { numbers().need_number(slot); });
-  trace->symbols.set_decisions(owner_.decisions, [this] { numbers().need_decided(); });
+  trace->symbols.set_decisions(owner_.fullgraph ? nullptr : owner_.decisions, [this] { numbers().need_decided(); });
   trace->symbols.set_place([this] {
     const BreakInfo place = here({});
     return place.file.empty() ? std::string() : str_cat(place.file, ":", place.line);

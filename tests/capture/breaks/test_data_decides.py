@@ -136,3 +136,44 @@ def test_a_run_that_turns_out_otherwise_leaves_nothing() -> None:
             results.append([*function(torch.tensor(x)), torch.rand(2)])
         compare(results[1], results[0])
     assert tatara.stats()["fallbacks"] == 0
+
+
+def test_a_whole_graph_takes_no_decision() -> None:
+    """What `fullgraph=True` asks for is said in the first call, not in one that comes out otherwise."""
+
+    def branch(x: Tensor) -> Tensor:
+        return x * 2 if x.sum() > 0 else x * 3
+
+    def count(x: Tensor) -> Tensor:
+        y = x[x > 0] * 2
+        return y if y.shape[0] > 3 else y + 1
+
+    for program in (branch, count):
+        with pytest.raises(tatara.Unsupported):
+            tatara.compile(program, fullgraph=True)(torch.ones(8))
+    compiled = tatara.compile(lambda x: x[x > 0] * 2, fullgraph=True)
+    for n in (3, 5, 0, 8):
+        x = torch.arange(8.0) - 8 + n
+        assert compiled(x).equal(x[x > 0] * 2)
+
+
+def test_many_decisions_that_vary_cost_few_compilations() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        if x[0] > 0:
+            y = y + 1
+        if x[1] > 0:
+            y = y * 3
+        if x[2] > 0:
+            y = y.sin()
+        if x[3] > 0:
+            y = y.exp()
+        return y
+
+    compiled = tatara.compile(program)
+    for call in range(24):
+        x = torch.tensor([1.0 if call >> k & 1 else -1.0 for k in range(4)])
+        torch.testing.assert_close(compiled(x), program(x))
+        if call == 7:
+            early = tatara.stats()["recompiles"]
+    assert early <= 3 and tatara.stats()["fallbacks"] == 0
