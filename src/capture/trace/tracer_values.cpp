@@ -371,12 +371,14 @@ Ref ValueTracing::masked(const TorchFunction& fn, PyObject* func, PyObject* args
     static PyObject* const broadcast = attr(api_.torch.get(), "broadcast_tensors").release();
     static PyObject* const item = attr(reinterpret_cast<PyObject*>(api_.tensor_type), "__getitem__").release();
     if (PyTuple_GET_SIZE(args) != 2) return {};
-    const Ref both = Ref::steal(torch().torch_function(broadcast, args, nullptr));
-    if (!both || !tracing()) return both;
+    // In eager's order, which its errors tell.
+    const Ref turned = Ref::steal(PyTuple_Pack(2, PyTuple_GET_ITEM(args, 1), PyTuple_GET_ITEM(args, 0)));
+    const Ref both = Ref::steal(torch().torch_function(broadcast, turned.get(), nullptr));
+    if (!both || !tracing()) return {};
     const Ref pair = Ref::steal(PySequence_Tuple(both.get()));
-    const Ref key = without_masks(PyTuple_GET_ITEM(pair.get(), 0), PyTuple_GET_ITEM(pair.get(), 1));
+    const Ref key = without_masks(PyTuple_GET_ITEM(pair.get(), 1), PyTuple_GET_ITEM(pair.get(), 0));
     if (!key) return {};
-    const Ref operands = Ref::steal(PyTuple_Pack(2, PyTuple_GET_ITEM(pair.get(), 0), key.get()));
+    const Ref operands = Ref::steal(PyTuple_Pack(2, PyTuple_GET_ITEM(pair.get(), 1), key.get()));
     return Ref::steal(torch().torch_function(item, operands.get(), nullptr));
   }
   const Ref key = without_masks(PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 1));
