@@ -44,6 +44,16 @@ class ForValues {
   bool grad_;
 };
 
+bool same_states(const TorchApi& api, PyObject* a, PyObject* b) {
+  bool same = PyList_GET_SIZE(a) == PyList_GET_SIZE(b);
+  for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(a); ++i) {
+    PyObject *const one = PyTuple_GET_ITEM(PyList_GET_ITEM(a, i), 1), *const other =
+                                                                          PyTuple_GET_ITEM(PyList_GET_ITEM(b, i), 1);
+    same = Ref::steal(PyObject_CallMethod(api.torch.get(), "equal", "OO", one, other)).get() == Py_True;
+  }
+  return same;
+}
+
 }  // namespace
 
 // ---- Values of this call ---------------------------------------------------------------------------------------------
@@ -139,13 +149,15 @@ bool ValueTracing::advance(const std::vector<int>& slots) {
   }
   const std::optional<std::vector<size_t>> calls = calls_for(slots);
   if (!calls) return false;
-  const bool draws =
-      own_.random || std::any_of(calls->begin(), calls->end(), [&tape](size_t n) { return varies(tape.nodes()[n]); });
-  const Ref before = draws ? generator_states(api_) : Ref();
-  if (own_.random) own_.refused = !set_generator_states(own_.random.get());
-  own_.refused = own_.refused || (draws && !before) || !run_calls(*calls);
-  if (draws && before) {
+  if (calls->empty()) return true;
+  // Put back whatever is known of the calls: a library's may draw, too.
+  const Ref before = generator_states(api_), start = own_.random ? own_.random : before;
+  own_.refused = !before || (own_.random && !set_generator_states(own_.random.get())) || !run_calls(*calls);
+  if (before) {
     own_.random = generator_states(api_);
+    // A draw that nobody said: what came before it, or did not, is not known.
+    const bool said = std::any_of(calls->begin(), calls->end(), [&tape](size_t n) { return varies(tape.nodes()[n]); });
+    own_.refused = own_.refused || !own_.random || (!said && !same_states(api_, start.get(), own_.random.get()));
     own_.refused = !set_generator_states(before.get()) || own_.refused;
   }
   if (own_.refused) own_.env.clear();

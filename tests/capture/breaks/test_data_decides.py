@@ -177,3 +177,22 @@ def test_many_decisions_that_vary_cost_few_compilations() -> None:
         if call == 7:
             early = tatara.stats()["recompiles"]
     assert early <= 3 and tatara.stats()["fallbacks"] == 0
+
+
+def test_draws_of_distributions_are_in_order() -> None:
+    """Their kernels draw as many numbers as their values ask for; conditions on parameters stand between them."""
+
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        first = torch.distributions.Chi2(x.abs() + 1).sample()
+        second = torch.distributions.Dirichlet(first.abs() + 1).sample()
+        kept = second[second > second.mean()]
+        return first, second, kept, torch.distributions.Normal(kept, 1.0).sample()
+
+    compiled = tatara.compile(program)
+    for seed in range(4):
+        x = torch.randn(3, 4)
+        torch.manual_seed(seed)
+        expected, after = program(x), torch.rand(2)
+        torch.manual_seed(seed)
+        actual = compiled(x)
+        compare([*actual, torch.rand(2)], [*expected, after])
