@@ -128,8 +128,8 @@ bool varies(const TapeNode& node) {
     });
   }
   // Of calls that the registry lacks (torch._fused_dropout, a user's own), names alone say something.
-  static constexpr std::array<std::string_view, 15> kParts = {
-      "rand",    "dropout",     "bernoulli",   "normal", "gamma", "dirichlet", "binomial", "uniform",
+  static constexpr std::array<std::string_view, 14> kParts = {
+      "rand",    "dropout",     "bernoulli",   "normal", "gamma", "dirichlet", "uniform",
       "poisson", "multinomial", "exponential", "cauchy", "empty", "geometric", "rrelu"};
   return std::any_of(kParts.begin(), kParts.end(),
                      [&](std::string_view part) { return node.name.find(part) != std::string::npos; });
