@@ -7,7 +7,6 @@ Graphs, breaks and recompiles are counted over 20 outcomes. Times are medians of
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -212,12 +211,7 @@ COLUMNS = ["case", *harness.TIMES, "error", "graphs", "breaks", "fallbacks", "re
 
 
 def main() -> int:
-    arguments = harness.parser_of(__doc__, "cases", list(CASES), rounds=9).parse_args()
-    if arguments.child:
-        print(json.dumps(measure(arguments.child, arguments.rounds, not arguments.no_rival)))
-        return 0
-    options = harness.options_of(arguments, "rounds")
-    return harness.run_rows(__file__, "case", arguments.cases or list(CASES), options, COLUMNS, ("eager", "rival"))
+    return harness.run_cases(__file__, __doc__, "case", list(CASES), measure, COLUMNS, ("eager", "rival"), rounds=9)
 
 
 if __name__ == "__main__":

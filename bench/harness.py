@@ -262,3 +262,24 @@ def run_rows(
     runs = on_gpus(script, [["--child", value, *options] for value in wanted], gpus)
     rows = ({name: value, **row} for value, row in zip(wanted, runs))
     return 1 if print_rows(rows, name, columns, others) else 0
+
+
+def run_cases(
+    script: str,
+    description: str | None,
+    name: str,
+    values: Sequence[str],
+    measure: Callable[[str, int, bool], dict[str, Any]],
+    columns: Sequence[str],
+    others: Sequence[str],
+    rounds: int,
+) -> int:
+    """The command line of a benchmark whose rows `measure(row, rounds, with the rival)` measures in processes of their own; the
+    positional argument is named `name` + "s".
+    """
+    arguments = parser_of(description, f"{name}s", values, rounds).parse_args()
+    if arguments.child:
+        print(json.dumps(measure(arguments.child, arguments.rounds, not arguments.no_rival)))
+        return 0
+    wanted = getattr(arguments, f"{name}s") or values
+    return run_rows(script, name, wanted, options_of(arguments, "rounds"), columns, others)

@@ -9,7 +9,6 @@ graph, its column says so.
 from __future__ import annotations
 
 import copy
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -247,12 +246,7 @@ COLUMNS = [
 
 
 def main() -> int:
-    arguments = harness.parser_of(__doc__, "cases", list(CASES), rounds=15).parse_args()
-    if arguments.child:
-        print(json.dumps(measure(arguments.child, arguments.rounds, not arguments.no_rival)))
-        return 0
-    options = harness.options_of(arguments, "rounds")
-    return harness.run_rows(__file__, "case", arguments.cases or list(CASES), options, COLUMNS, ("eager", "rival"))
+    return harness.run_cases(__file__, __doc__, "case", list(CASES), measure, COLUMNS, ("eager", "rival"), rounds=15)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ and seed.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -140,14 +139,10 @@ def measure(row: str, rounds: int, rival: bool) -> dict[str, Any]:
 
 def main() -> int:
     rows = [f"{model}-{optimizer}" for model in MODELS for optimizer in OPTIMIZERS]
-    arguments = harness.parser_of(__doc__, "rows", rows, rounds=15).parse_args()
-    if arguments.child:
-        print(json.dumps(measure(arguments.child, arguments.rounds, not arguments.no_rival)))
-        return 0
     columns = ["row", "tatara_cold_s", "rival_cold_s", "eager_ms", "rival_ms", "split_ms", "tatara_ms", "vs eager"]
     columns += ["vs rival", "vs split", "loss_error", "graphs", "breaks", "fallbacks", "later recompiles"]
-    options = harness.options_of(arguments, "rounds")
-    return harness.run_rows(__file__, "row", arguments.rows or rows, options, columns, ("eager", "rival", "split"))
+    others = ("eager", "rival", "split")
+    return harness.run_cases(__file__, __doc__, "row", rows, measure, columns, others, rounds=15)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+import tatara
+from counters import counts
+
 Tensor = torch.Tensor
 
 
@@ -229,3 +232,29 @@ def compare(actual: list[Any], expected: list[Any]) -> None:
             assert (a.stride(), a.requires_grad) == (b.stride(), b.requires_grad)
         else:
             assert type(a) is type(b) and a == b
+
+
+def check_program(program: Callable[..., Any], dynamic: bool, needs: bool, device: str = "cpu") -> None:
+    """It does as eager over outcomes of all kinds, and is one graph if it is one of WHOLE."""
+    compiled = tatara.compile(program, dynamic=True) if dynamic else tatara.compile(program)
+    with counts() as grown:
+        for call in range(11):
+            x, w = operands(call, dynamic and program is not split, device)
+            expected, actual = outcome(program, x, w, needs, call), outcome(compiled, x, w, needs, call)
+            compare(actual, expected)
+    assert grown["fallbacks"] == 0
+    if program in WHOLE:
+        assert (grown["graphs"], grown["breaks"], grown["recompiles"]) == (1, 0, 0)
+
+
+def check_draws(program: Callable[[Tensor], Any], shape: tuple[int, ...], exact: bool) -> None:
+    """The same values of the same random numbers, and the generator is left alike."""
+    compiled = tatara.compile(program)
+    for seed in range(4):
+        x = torch.randn(shape)
+        torch.manual_seed(seed)
+        expected = [*program(x), torch.rand(2)]
+        torch.manual_seed(seed)
+        actual = [*compiled(x), torch.rand(2)]
+        compare(actual, expected)
+        assert not exact or all(a.equal(e) for a, e in zip(actual, expected, strict=True))

@@ -35,13 +35,6 @@ Graph without_unused_inputs(const Graph& graph, std::vector<int>& kept) {
   return copy_into(graph, std::move(result), std::move(map));
 }
 
-bool binds(const TensorType& type, Expr symbol) {
-  const auto has = [symbol](const std::vector<Expr>& list) {
-    return std::find(list.begin(), list.end(), symbol) != list.end();
-  };
-  return has(type.sizes) || has(type.strides);
-}
-
 /// Results that a value that requires grad decides, but not smoothly.
 std::vector<int> constant_results(const Graph& g, const std::vector<bool>& inputs) {
   const std::vector<bool> value_needs = values_needing_grad(g, inputs);
@@ -265,29 +258,13 @@ TensorType TrainingStage::carried_type(const SizeCarrier& carrier) const {
 }
 
 std::vector<int> TrainingStage::carry_sizes(Graph& g) const {
-  const auto uses = [&g](Expr symbol) {
-    const auto in = [symbol](const std::vector<Expr>& list) {
-      return std::any_of(list.begin(), list.end(), [symbol](Expr e) { return e.contains(symbol); });
-    };
-    for (size_t v = 0; v < g.num_values(); ++v) {
-      const TensorType& type = g.type(static_cast<ValueId>(v));
-      if (in(type.sizes) || in(type.strides)) return true;
-    }
-    for (size_t n = 0; n < g.num_nodes(); ++n) {
-      for (const Arg& arg : g.node(static_cast<NodeId>(n)).args) {
-        const auto* ints = std::get_if<SymInts>(&arg);
-        const auto* scalar = std::get_if<Scalar>(&arg);
-        const Expr* e = scalar != nullptr ? std::get_if<Expr>(scalar) : nullptr;
-        if ((ints != nullptr && in(ints->values)) || (e != nullptr && e->contains(symbol))) return true;
-      }
-    }
-    return false;
-  };
+  const std::vector<Expr> used = symbols_in(g);
   std::vector<int> added;
   for (size_t k = 0; k < carriers.size(); ++k) {
     const Expr symbol = carriers[k].symbol;
     const auto bound = [&](ValueId v) { return binds(g.type(v), symbol); };
-    if (!uses(symbol) || std::any_of(g.inputs().begin(), g.inputs().end(), bound)) continue;
+    const bool uses = std::find(used.begin(), used.end(), symbol) != used.end();
+    if (!uses || std::any_of(g.inputs().begin(), g.inputs().end(), bound)) continue;
     g.add_input(carried_type(carriers[k]));
     added.push_back(static_cast<int>(k));
   }

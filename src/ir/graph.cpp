@@ -151,4 +151,23 @@ void Graph::truncate_nodes(size_t count) {
   values_.resize(std::max(first, std::min(last_input, values_.size())));
 }
 
+std::vector<Expr> symbols_in(const Graph& graph) {
+  std::vector<Expr> found;
+  const auto collect = [&found](Expr e) { collect_symbols(e, found); };
+  for (size_t v = 0; v < graph.num_values(); ++v) {
+    const TensorType& type = graph.type(static_cast<ValueId>(v));
+    std::for_each(type.sizes.begin(), type.sizes.end(), collect);
+    std::for_each(type.strides.begin(), type.strides.end(), collect);
+  }
+  for (const Node& node : graph.nodes()) for_each_integer(node, collect);
+  return found;
+}
+
+bool binds(const TensorType& type, Expr symbol) {
+  const auto has = [symbol](const std::vector<Expr>& list) {
+    return std::find(list.begin(), list.end(), symbol) != list.end();
+  };
+  return has(type.sizes) || has(type.strides);
+}
+
 }  // namespace tatara

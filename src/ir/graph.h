@@ -238,6 +238,18 @@ void for_each_operand(const Node& node, Fn&& fn) {
   }
 }
 
+/// Calls fn(Expr) for each integer among the node's arguments that may depend on sizes.
+template <typename Fn>
+void for_each_integer(const Node& node, Fn&& fn) {
+  for (const Arg& arg : node.args) {
+    if (const auto* ints = std::get_if<SymInts>(&arg)) {
+      for (const Expr e : ints->values) fn(e);
+    } else if (const auto* scalar = std::get_if<Scalar>(&arg)) {
+      if (const auto* e = std::get_if<Expr>(scalar)) fn(*e);
+    }
+  }
+}
+
 /// Arguments of a node with their tensors mapped (ValueId -> ValueId); None entries stay so.
 template <typename Fn>
 std::vector<Arg> with_operands(std::vector<Arg> args, Fn&& mapped) {
@@ -251,6 +263,11 @@ std::vector<Arg> with_operands(std::vector<Arg> args, Fn&& mapped) {
   }
   return args;
 }
+
+/// Symbols in the sizes and strides of the graph's values, and among the arguments of its nodes.
+std::vector<Expr> symbols_in(const Graph& graph);
+/// Whether one of the type's sizes or strides is the symbol.
+bool binds(const TensorType& type, Expr symbol);
 
 /// Readable text, one node a line:
 ///   graph(%0: f32[4, 8] "x", %1: f32[8]) {

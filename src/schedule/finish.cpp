@@ -8,15 +8,6 @@
 
 namespace tatara::sched {
 
-void symbols_of(Expr e, std::vector<Expr>& found) {
-  if (!e.valid()) return;
-  if (e.is_symbol()) {
-    if (std::find(found.begin(), found.end(), e) == found.end()) found.push_back(e);
-    return;
-  }
-  for (const Expr operand : e.operands()) symbols_of(operand, found);
-}
-
 namespace {
 
 class Detacher {
@@ -24,8 +15,8 @@ class Detacher {
   Detacher(State& s, loops::Kernel& kernel) : s_(s), kernel_(kernel), fresh_(std::make_shared<ExprContext>()) {}
 
   void run(std::vector<Expr>& sizes) {
-    visit(kernel_.body, [&](Expr& e) { symbols_of(e, seen_); }, [&](Expr& var, Expr&) { locals_.push_back(var); });
-    for (loops::BufferArg& arg : kernel_.buffers) symbols_of(arg.numel, seen_);
+    visit(kernel_.body, [&](Expr& e) { collect_symbols(e, seen_); }, [&](Expr& var, Expr&) { locals_.push_back(var); });
+    for (loops::BufferArg& arg : kernel_.buffers) collect_symbols(arg.numel, seen_);
     for (const Expr e : seen_) {
       if (std::find(locals_.begin(), locals_.end(), e) == locals_.end()) sizes.push_back(e);
     }
@@ -124,13 +115,13 @@ void collect_plan_symbols(State& s) {
   Plan& plan = s.out.plan;
   std::vector<Expr> found;
   const auto all = [&](const std::vector<Expr>& list) {
-    for (const Expr e : list) symbols_of(e, found);
+    for (const Expr e : list) collect_symbols(e, found);
   };
   // A part of a buffer may be all that an argument of the program decides.
   const auto view = [&](const BufferRef& ref) {
     all(ref.sizes);
     all(ref.strides);
-    if (ref.offset.valid()) symbols_of(ref.offset, found);
+    collect_symbols(ref.offset, found);
   };
   for (const PlanOutput& output : plan.outputs) view(output.ref);
   for (const PlanInput& input : plan.inputs) {
@@ -140,7 +131,7 @@ void collect_plan_symbols(State& s) {
   for (const PlanBuffer& buffer : plan.buffers) {
     all(buffer.sizes);
     all(buffer.strides);
-    symbols_of(buffer.offset, found);
+    collect_symbols(buffer.offset, found);
   }
   for (const PlanStep& step : plan.steps) {
     if (const auto* launch = std::get_if<KernelLaunch>(&step)) {
@@ -151,7 +142,7 @@ void collect_plan_symbols(State& s) {
       for (const HostCall::HostArg& arg : std::get<HostCall>(step).args) {
         if (const auto* list = std::get_if<SymInts>(&arg)) all(list->values);
         if (const auto* scalar = std::get_if<Scalar>(&arg)) {
-          if (const auto* e = std::get_if<Expr>(scalar)) symbols_of(*e, found);
+          if (const auto* e = std::get_if<Expr>(scalar)) collect_symbols(*e, found);
         }
       }
     }

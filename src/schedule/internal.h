@@ -333,7 +333,6 @@ loops::GpuMapping gpu_mapping(const loops::Kernel& kernel, const GpuShape& gpu, 
 Expr gpu_blocks(State& s, const loops::GpuMapping& mapping, Expr parallel_iterations, Expr vector_extent);
 
 /// Symbols that occur in the expression, added to `found` in order of appearance.
-void symbols_of(Expr e, std::vector<Expr>& found);
 
 inline std::vector<Expr> without_ones(const std::vector<Expr>& sizes) {
   std::vector<Expr> result;

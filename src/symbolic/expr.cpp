@@ -288,6 +288,15 @@ bool node_contains(NodePtr node, NodePtr symbol) {
 
 }  // namespace
 
+void collect_symbols(Expr e, std::vector<Expr>& found) {
+  if (!e.valid()) return;
+  if (e.is_symbol()) {
+    if (std::find(found.begin(), found.end(), e) == found.end()) found.push_back(e);
+    return;
+  }
+  for (const Expr operand : e.operands()) collect_symbols(operand, found);
+}
+
 bool Expr::contains(Expr symbol) const {
   TATARA_CHECK(valid() && symbol.valid(), "contains() with an invalid Expr");
   return node_contains(node_, symbol.node_);

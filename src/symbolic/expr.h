@@ -97,6 +97,9 @@ struct ExprRewrite {
   std::string after;
 };
 
+/// Adds the symbols of `e` (invalid: none) that are not among `found`.
+void collect_symbols(Expr e, std::vector<Expr>& found);
+
 /// Owns expressions. Not thread-safe: one per trace/compile. Movable handles stay valid while the context lives.
 class ExprContext {
  public:

@@ -14,12 +14,6 @@ namespace {
 /// Views and constants are made again where they are wanted.
 bool made_again(const Node& node) { return node.op->kind == OpKind::kView || node.op->kind == OpKind::kCreation; }
 
-void note_symbols(Expr e, std::vector<Expr>& found) {
-  if (!e.valid()) return;
-  if (e.is_symbol() && std::find(found.begin(), found.end(), e) == found.end()) found.push_back(e);
-  for (const Expr operand : e.operands()) note_symbols(operand, found);
-}
-
 class Splitter {
  public:
   Splitter(const Graph& graph, const std::vector<bool>& inputs)
@@ -170,27 +164,9 @@ class Splitter {
   /// Inputs that nothing reads, and whose sizes tell those of what the stage computes.
   void bind_sizes(Part& part) {
     Graph& g = part.stage.graph;
-    std::vector<Expr> used;
-    const auto use = [&used](Expr e) { note_symbols(e, used); };
-    for (size_t v = 0; v < g.num_values(); ++v) {
-      const TensorType& type = g.type(static_cast<ValueId>(v));
-      std::for_each(type.sizes.begin(), type.sizes.end(), use);
-      std::for_each(type.strides.begin(), type.strides.end(), use);
-    }
-    for (const Node& node : g.nodes()) {
-      for (const Arg& arg : node.args) {
-        if (const auto* ints = std::get_if<SymInts>(&arg)) std::for_each(ints->values.begin(), ints->values.end(), use);
-        const auto* scalar = std::get_if<Scalar>(&arg);
-        if (const Expr* e = scalar != nullptr ? std::get_if<Expr>(scalar) : nullptr) use(*e);
-      }
-    }
-    const auto tells = [](const TensorType& type, Expr symbol) {
-      return std::find(type.sizes.begin(), type.sizes.end(), symbol) != type.sizes.end() ||
-             std::find(type.strides.begin(), type.strides.end(), symbol) != type.strides.end();
-    };
-    for (const Expr symbol : used) {
-      const auto own = [&](ValueId v) { return tells(g.type(v), symbol); };
-      const auto whole = [&](ValueId v) { return tells(graph_.type(v), symbol); };
+    for (const Expr symbol : symbols_in(g)) {
+      const auto own = [&](ValueId v) { return binds(g.type(v), symbol); };
+      const auto whole = [&](ValueId v) { return binds(graph_.type(v), symbol); };
       if (std::any_of(g.inputs().begin(), g.inputs().end(), own)) continue;
       const auto found = std::find_if(graph_.inputs().begin(), graph_.inputs().end(), whole);
       if (found != graph_.inputs().end()) static_cast<void>(value_in(part, *found));

@@ -264,8 +264,7 @@ class Tape {
   std::vector<int64_t> hints_;
   std::vector<IntRange> ranges_;
   struct SymbolPlace {
-    int slot =
-        -1;  // an input with the symbol as size or stride, or the result with it; -1: nothing on the tape uses it
+    int slot = -1;  // with the symbol as size or stride: an input, or a result; -1: nothing on the tape uses it
     int dim = 0;
     bool stride = false;
   };
@@ -278,7 +277,7 @@ class Tape {
     std::string text;
     std::string place;  // of the program's decision; empty: it was inferred
   };
-
+  /// What data decide.
   struct Made {
     std::vector<MadeSymbol> symbols;
     std::vector<LateFact> facts;

@@ -47,6 +47,7 @@ class CallTracing final : public TraceFeature {
   bool logs(const Frame& f, KnownCode known);
   bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);
   CallPlan plan_call(PyObject* callable, const KnownCall& known, PyObject* const* args, Py_ssize_t nargs);
+  bool converts_tensor(const TracedCall& call, const PyTypeObject& type) const;
   PyObject* call_int(const TracedCall& call);
   PyObject* call_float(const TracedCall& call);
   PyObject* call_special(const Frame& f, const TracedCall& call);

@@ -109,27 +109,23 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
   return not_handled();
 }
 
-/// float(tensor): what a tensor's method returns would have to be a plain float.
+/// float(tensor) or int(tensor): what a tensor's method returns would have to be a plain number.
+bool CallTracing::converts_tensor(const TracedCall& call, const PyTypeObject& type) const {
+  return call.callable == reinterpret_cast<const PyObject*>(&type) && call.nargs() == 1 && call.keywords() == 0 &&
+         api_.is_torch_tensor(call.args[0]) && api_.is_plain_tensor(call.args[0]);
+}
+
 PyObject* CallTracing::call_float(const TracedCall& call) {
-  if (call.callable != reinterpret_cast<PyObject*>(&PyFloat_Type) || call.nargs() != 1 || call.keywords() > 0 ||
-      !api_.is_torch_tensor(call.args[0]) || !api_.is_plain_tensor(call.args[0])) {
-    return not_handled();
-  }
+  if (!converts_tensor(call, PyFloat_Type)) return not_handled();
   static PyObject* const method = attr(reinterpret_cast<PyObject*>(api_.base_type), "__float__").release();
   PyObject* counter = numbers().item_number(method, call.args[0]);
   return counter != nullptr || PyErr_Occurred() != nullptr ? counter : not_handled();
 }
 
-/// int(tensor): the same.
 PyObject* CallTracing::call_int(const TracedCall& call) {
-  if (call.callable != reinterpret_cast<PyObject*>(&PyLong_Type) || call.nargs() != 1 || call.keywords() > 0 ||
-      !api_.is_torch_tensor(call.args[0]) || !api_.is_plain_tensor(call.args[0])) {
-    return not_handled();
-  }
+  if (!converts_tensor(call, PyLong_Type) || !trace_->tape.makes(trace_->tape.find(call.args[0]))) return not_handled();
   static PyObject* const item = attr(reinterpret_cast<PyObject*>(api_.base_type), "item").release();
   const Ref operands = Ref::steal(PyTuple_Pack(1, call.args[0]));
-  const int slot = trace_->tape.find(call.args[0]);
-  if (!trace_->tape.makes(slot)) return not_handled();
   Ref number = values().numbers_in(api_.classify(item), item, operands.get(), nullptr);
   return number || PyErr_Occurred() != nullptr ? number.release() : not_handled();
 }

@@ -273,8 +273,8 @@ PyObject* FunctionTracing::attach_backward(PyObject* callable, PyObject* const* 
   call.args = args[2];
   auto made = std::make_shared<CustomBackward>();
   std::string problem;
-  if (trace_->symbols
-          .has_made()) {  // such a graph is cut, and a function with a backward of the user's is in one piece
+  // Such a graph is cut, and a function with a backward of the user's is in one piece.
+  if (trace_->symbols.has_made()) {
     return graph_break("an autograd.Function behind a size that data decide") ? not_handled() : nullptr;
   }
   {

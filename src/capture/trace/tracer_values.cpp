@@ -44,11 +44,12 @@ class ForValues {
   bool grad_;
 };
 
+/// Of generator_states().
 bool same_states(const TorchApi& api, PyObject* a, PyObject* b) {
   bool same = PyList_GET_SIZE(a) == PyList_GET_SIZE(b);
   for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(a); ++i) {
-    PyObject *const one = PyTuple_GET_ITEM(PyList_GET_ITEM(a, i), 1), *const other =
-                                                                          PyTuple_GET_ITEM(PyList_GET_ITEM(b, i), 1);
+    PyObject* const one = PyTuple_GET_ITEM(PyList_GET_ITEM(a, i), 1);
+    PyObject* const other = PyTuple_GET_ITEM(PyList_GET_ITEM(b, i), 1);
     same = Ref::steal(PyObject_CallMethod(api.torch.get(), "equal", "OO", one, other)).get() == Py_True;
   }
   return same;
@@ -175,10 +176,6 @@ Ref ValueTracing::present(PyObject* operand) {
   if (!api_.is_tensor(operand)) return is_symbolic_number(operand) ? Ref() : Ref::borrow(operand);
   const int slot = api_.is_plain_tensor(operand) ? slot_for(operand) : -1;
   if (slot < 0) return {};
-  if (static_cast<size_t>(slot) >= own_.env.size())
-    return trace_->tape.slots()[static_cast<size_t>(slot)].input
-               ? trace_->tape.slots()[static_cast<size_t>(slot)].object
-               : Ref();
   return own_.env[static_cast<size_t>(slot)];
 }
 
@@ -215,6 +212,21 @@ Ref ValueTracing::on_tape(PyObject* operands) {
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
     return api_.is_tensor(o) ? make_slot_ref(slot_for(o)) : Ref::borrow(o);
   });
+}
+
+/// Puts a call onto the tape whose results, one for each of its outputs, are there already.
+void ValueTracing::add_done(TapeNode node, const std::vector<PyObject*>& results) {
+  Trace& t = *trace_;
+  own_.env.resize(t.tape.slots().size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    own_.env[static_cast<size_t>(node.outputs[i])] = Ref::borrow(results[i]);
+  }
+  node.location = user_location();
+  transforms().note_modes(node);
+  t.tape.add_node(std::move(node));
+  t.symbols.note_guards();
+  own_.done.resize(t.tape.nodes().size());
+  own_.done.back() = true;
 }
 
 // ---- Sizes -------------------------------------------------------------------------------------------------------------
@@ -289,20 +301,9 @@ Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject
     node.outputs.push_back(slot);
     PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), Py_NewRef(placeholder.get()));
   }
-  node.location = user_location();
-  transforms().note_modes(node);
   histories().note_silent_views(node);
-  // Its results are there already.
   const bool sequence = node.sequence;
-  t.tape.add_node(std::move(node));
-  t.symbols.note_guards();
-  own_.env.resize(t.tape.slots().size());
-  const TapeNode& added = t.tape.nodes().back();
-  for (size_t i = 0; i < results.size(); ++i) {
-    own_.env[static_cast<size_t>(added.outputs[i])] = Ref::borrow(results[i]);
-  }
-  own_.done.resize(t.tape.nodes().size());
-  own_.done.back() = true;
+  add_done(std::move(node), results);
   return sequence ? made : Ref::borrow(PyTuple_GET_ITEM(made.get(), 0));
 }
 
@@ -450,13 +451,7 @@ Ref ValueTracing::record_flag(const TorchFunction& fn, PyObject* func, PyObject*
   const Expr symbol = t.symbols.add_made(value == Py_True ? 1 : 0, slot, SymbolSource::kInt, {0, 1});
   t.tape.set_symbol(slot, symbol);
   node.outputs = {slot};
-  node.location = user_location();
-  transforms().note_modes(node);
-  t.tape.add_node(std::move(node));
-  own_.env.resize(t.tape.slots().size());
-  own_.env.back() = Ref::borrow(value);
-  own_.done.resize(t.tape.nodes().size());
-  own_.done.back() = true;
+  add_done(std::move(node), {value});
   ExprContext& ctx = t.symbols.ctx();
   return Ref::borrow(t.symbols.decide(ctx.ne(symbol, ctx.constant(0))) ? Py_True : Py_False);
 }
@@ -490,8 +485,8 @@ Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* 
   const Ref now = call_now(func, args, kwargs);
   if (!now) return {};
   const Bypass bypass(bypass_);
-  bool fine = true;
   if (flag) return PyBool_Check(now.get()) ? record_flag(fn, func, args, now.get()) : Ref();
+  bool fine = true;
   map_structure(now.get(), [&fine](PyObject* o) {
     const int64_t value = PyLong_Check(o) ? PyLong_AsLongLong(o) : 0;
     fine = fine && PyLong_CheckExact(o) && value > -kMostNumber && value < kMostNumber;
@@ -506,21 +501,16 @@ Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* 
   node.args = on_tape(args);
   node.name = fn.name;
   node.sequence = PyList_Check(now.get());
+  std::vector<PyObject*> values;
   Ref result = map_structure(now.get(), [&](PyObject* o) {
     const int slot = t.tape.add_made_number(o);
     const Expr symbol = t.symbols.add_made(PyLong_AsLongLong(o), slot, SymbolSource::kInt, {-kMostNumber, kMostNumber});
     t.tape.set_symbol(slot, symbol);
     node.outputs.push_back(slot);
-    own_.env.resize(t.tape.slots().size());
-    own_.env.back() = Ref::borrow(o);
+    values.push_back(o);
     return t.symbols.make(symbol);
   });
-  node.location = user_location();
-  transforms().note_modes(node);
-  t.tape.add_node(std::move(node));
-  t.symbols.note_guards();
-  own_.done.resize(t.tape.nodes().size());
-  own_.done.back() = true;
+  add_done(std::move(node), values);
   mark_lists(result.get());
   return result;
 }

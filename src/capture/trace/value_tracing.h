@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "capture/trace/trace_context.h"
@@ -33,6 +32,7 @@ class ValueTracing final : public TraceFeature {
   Ref present(PyObject* operand);
   Ref call_now(PyObject* func, PyObject* args, PyObject* kwargs);
   Ref on_tape(PyObject* operands);
+  void add_done(TapeNode node, const std::vector<PyObject*>& results);
   Ref record_sized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   void mark_lists(PyObject* list);
   Ref record_flag(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* value);
@@ -45,7 +45,7 @@ class ValueTracing final : public TraceFeature {
   struct Own {
     std::vector<bool> done;  // by node
     std::vector<Ref> env;    // by slot
-    Ref random;              // the generators' states behind these nodes; null: none of them has drawn
+    Ref random;              // the generators' states behind these nodes; null: none has run
     bool refused = false;    // a call may not run twice, or has failed
   };
   Own own_;

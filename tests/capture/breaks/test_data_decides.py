@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import tatara
-from counters import counts
-from data_programs import OTHERS, WHOLE, compare, mask, operands, outcome, split
+from data_programs import OTHERS, WHOLE, check_draws, check_program, compare, mask, operands
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -21,15 +20,7 @@ Tensor = torch.Tensor
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("program", WHOLE + OTHERS)
 def test_as_eager(program: Callable[..., Any], dynamic: bool, needs: bool) -> None:
-    compiled = tatara.compile(program, dynamic=True) if dynamic else tatara.compile(program)
-    with counts() as grown:
-        for call in range(11):
-            x, w = operands(call, dynamic and program is not split)
-            expected, actual = outcome(program, x, w, needs, call), outcome(compiled, x, w, needs, call)
-            compare(actual, expected)
-    assert grown["fallbacks"] == 0
-    if program in WHOLE:
-        assert (grown["graphs"], grown["breaks"], grown["recompiles"]) == (1, 0, 0)
+    check_program(program, dynamic, needs)
 
 
 def test_kernels_stand_around_the_call() -> None:
@@ -98,14 +89,7 @@ def test_random_numbers_are_drawn_once() -> None:
         chosen = x[drawn > 0.5]
         return chosen * 2, torch.rand(3)
 
-    compiled = tatara.compile(program)
-    for seed in range(4):
-        x = torch.randn(8, 3)
-        torch.manual_seed(seed)
-        expected, after = program(x), torch.rand(2)
-        torch.manual_seed(seed)
-        actual = compiled(x)
-        assert all(a.equal(e) for a, e in zip(actual, expected, strict=True)) and torch.rand(2).equal(after)
+    check_draws(program, (8, 3), exact=True)
     assert tatara.stats()["breaks"] == 0
 
 
@@ -188,11 +172,4 @@ def test_draws_of_distributions_are_in_order() -> None:
         kept = second[second > second.mean()]
         return first, second, kept, torch.distributions.Normal(kept, 1.0).sample()
 
-    compiled = tatara.compile(program)
-    for seed in range(4):
-        x = torch.randn(3, 4)
-        torch.manual_seed(seed)
-        expected, after = program(x), torch.rand(2)
-        torch.manual_seed(seed)
-        actual = compiled(x)
-        compare([*actual, torch.rand(2)], [*expected, after])
+    check_draws(program, (3, 4), exact=False)
