@@ -7,6 +7,7 @@
 
 #include "capture/entries/capture_log.h"
 #include "capture/entries/held_object.h"
+#include "capture/host/torch_native.h"
 #include "capture/tape/opaque_operators.h"
 #include "capture/tape/transaction.h"
 
@@ -175,6 +176,11 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   if ((outcome == Outcome::kTape || outcome == Outcome::kRefused) && transaction.undo()) {
     forget_error();
     if (clear_gradients(env) && tape->run(env, api)) return Ran::kDone;
+  }
+  if (PyErr_Occurred() == nullptr) {
+    if (transaction.undo()) return Ran::kAgain;
+    set_host_error("tatara: the run of a graph failed without telling why");
+    return Ran::kFailed;
   }
   // Not when somebody ends the program.
   if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || !transaction.undo()) return Ran::kFailed;

@@ -16,7 +16,7 @@ namespace {
 struct Remembered {
   std::shared_ptr<const EagerPass> pass;
   struct Value {
-    Ref held;           // a weak reference, or a number
+    Ref held;           // a weak reference to a tensor, or a number
     long version = -1;  // of a tensor
     Ref layout;         // of a tensor whose sizes alone count: what torch.empty_strided wants
     bool needs = false;
@@ -148,9 +148,8 @@ bool fill(const Remembered& run, const Tape& tape, std::vector<Ref>& env) {
   }
   for (size_t i = 0; i < run.values.size(); ++i) {
     const Remembered::Value& value = run.values[i];
-    const bool number = PyLong_CheckExact(value.held.get()) || PyFloat_CheckExact(value.held.get());
     Ref& here = env[static_cast<size_t>(run.pass->read[i].slot)];
-    here = number ? value.held : unchanged(value);
+    here = PyWeakref_Check(value.held.get()) ? unchanged(value) : value.held;
     if (!here) return false;
   }
   return true;
@@ -328,10 +327,11 @@ Ref remember_run(const std::shared_ptr<const EagerPass>& pass, const std::vector
   for (const EagerPass::Read& read : pass->read) {
     const Ref& value = env[static_cast<size_t>(read.slot)];
     Remembered::Value& kept = run->values.emplace_back();
-    if (PyLong_CheckExact(value.get()) || PyFloat_CheckExact(value.get())) {
+    if (!TorchApi::get()->is_tensor(value.get())) {
       kept.held = value;
     } else {
       kept.held = Ref::steal(PyWeakref_NewRef(value.get(), nullptr));
+      if (!kept.held) return {};
       if (!read.sizes_only || attribute_is_true(value.get(), "is_leaf")) {  // a leaf is in the program's hands
         kept.version = version_of(value.get());
       } else {
@@ -340,7 +340,6 @@ Ref remember_run(const std::shared_ptr<const EagerPass>& pass, const std::vector
         if (!kept.layout) return {};
       }
     }
-    if (!kept.held) return {};
   }
   if (!read_states(pass->generators, run->states)) return {};
   auto* object = PyObject_New(RememberedObject, remembered_type());

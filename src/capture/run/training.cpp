@@ -69,7 +69,7 @@ class PlanCall {
     bool any = false;
     for (size_t i = 0; i < strides_.size(); ++i) {
       TensorMeta meta;
-      if (!strides_[i] || PyFloat_CheckExact(inputs[i].get()) || PyLong_CheckExact(inputs[i].get())) continue;
+      if (!strides_[i] || PyFloat_CheckExact(inputs[i].get()) || PyLong_Check(inputs[i].get()) != 0) continue;
       const bool plain = api.read_meta(inputs[i].get(), meta);
       if (!plain) forget_error();
       if (plain && (meta.strides.size() != strides_[i]->size() || meta.strides == *strides_[i])) continue;
@@ -502,7 +502,7 @@ class TrainingRunner final : public GraphRunner {
       PyObject* tensor = inputs_[i] >= 0 ? env[static_cast<size_t>(inputs_[i])].get()
                                          : constants_[static_cast<size_t>(-1 - inputs_[i])].get();
       PyTuple_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(i), Py_NewRef(tensor));
-      if (PyLong_CheckExact(tensor) || PyFloat_CheckExact(tensor)) continue;
+      if (PyLong_Check(tensor) != 0 || PyFloat_CheckExact(tensor)) continue;
       same = same && api.requires_grad(tensor) == needs_[i];
     }
     if (!same) {

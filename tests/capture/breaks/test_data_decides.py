@@ -173,3 +173,52 @@ def test_draws_of_distributions_are_in_order() -> None:
         return first, second, kept, torch.distributions.Normal(kept, 1.0).sample()
 
     check_draws(program, (3, 4), exact=False)
+
+
+DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "randn": lambda x: torch.randn(x.shape),
+    "normal": lambda x: torch.normal(x, 1.0),
+    "bernoulli": lambda x: torch.bernoulli(x.sigmoid()),
+    "exponential": lambda x: torch.empty_like(x).exponential_(),
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5),
+    "randperm": lambda x: torch.randperm(x.shape[0]).to(x.dtype)[:, None],
+}
+
+# What data decide between two parts of a training graph: a condition, a number, a size.
+DECIDED: dict[str, Callable[[Tensor], Any]] = {
+    "bool": lambda x: bool((x == x).all()),
+    "int": lambda x: int((x == x).sum()),
+    "item": lambda x: (x == x).sum().item(),
+    "tolist": lambda x: (x == x).sum(0).tolist()[0],
+    "size": lambda x: x[x == x].shape[0],
+}
+
+
+@pytest.mark.parametrize("decided", DECIDED)
+@pytest.mark.parametrize("draw", DRAWS)
+def test_training_runs_both_parts(draw: str, decided: str) -> None:
+    """Each part is run once, compiled, in each call: no draw is lost or made twice, and nothing runs in eager instead."""
+
+    def program(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            drawn = DRAWS[draw](x * w)
+        place, scale = x * w, w.exp().expand_as(x)
+        if not DECIDED[decided](place):
+            raise ValueError
+        loss = ((drawn - place) ** 2 / (2 * scale**2) - scale.log()).mean()
+        return loss, drawn
+
+    compiled = tatara.compile(program)
+    for call in range(4):
+        results = []
+        for run in (program, compiled):
+            torch.manual_seed(call)
+            x, w = torch.randn(16, 2), torch.zeros(2, requires_grad=True)
+            with tatara.kernel_history() as history:
+                loss, drawn = run(x, w)
+                loss.backward()
+            results.append((loss.detach(), drawn, w.grad, torch.get_rng_state()))
+        for expected, found in zip(*results, strict=True):
+            torch.testing.assert_close(found, expected)
+        assert call < 2 or len(history.launches) >= 3, history.launches  # before the decision, behind it, and backward
+    assert (tatara.stats()["fallbacks"], tatara.stats()["breaks"]) == (0, 0)
