@@ -152,7 +152,7 @@ bool ClassWatch::check(std::string* why) {
   return true;
 }
 
-void ClassWatch::other_numbers(std::set<NumberPlace>& places) const {
+void ClassWatch::other_numbers(VaryingPlaces& places) const {
   PyObject *key = nullptr, *value = nullptr;
   for (const Base& base : bases_) {
     PyObject* dict = class_dict(reinterpret_cast<PyTypeObject*>(base.type.get()));
@@ -162,7 +162,7 @@ void ClassWatch::other_numbers(std::set<NumberPlace>& places) const {
       if (now == nullptr) forget_error();
       const int known = PySet_Contains(names_.get(), key);
       if (known < 0) forget_error();
-      if (known == 1 && other_number(value, now)) places.insert({dict, key});
+      if (known == 1 && other_number(value, now)) places[{dict, key}];
     }
   }
 }
@@ -182,7 +182,7 @@ bool ClassGuards::check(std::string* why) {
   return true;
 }
 
-void ClassGuards::other_numbers(std::set<NumberPlace>& places) const {
+void ClassGuards::other_numbers(VaryingPlaces& places) const {
   for (const ClassWatch& watch : watches_) watch.other_numbers(places);
 }
 

@@ -9,18 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "capture/entries/read_place.h"
 #include "capture/python/py.h"
 
 namespace tatara::capture {
-
-/// Where a number is read: a dict and a key, a list and an index from its start, or a cell.
-struct NumberPlace {
-  PyObject* holder = nullptr;
-  PyObject* key = nullptr;
-  Py_ssize_t index = -1;
-  Py_ssize_t item = -1;  // of a tuple that is there
-  auto operator<=>(const NumberPlace&) const = default;
-};
 
 /// What a class and its bases (those written in Python) held when a trace first read from it. Unchanged by its version tag,
 /// one compare. With another tag the contents decide: they must be the same objects, except for plain data (numbers,
@@ -34,7 +26,7 @@ class ClassWatch {
   /// False with the reason when what was read is no longer so. Takes the new tag when it is.
   bool check(std::string* why);
   /// Adds names with numbers that differ now, with the dict that holds them.
-  void other_numbers(std::set<NumberPlace>& places) const;
+  void other_numbers(VaryingPlaces& places) const;
   int traverse(const Visitor& visit) const { return visit(type_, mro_, bases_, names_); }
 
  private:
@@ -59,7 +51,7 @@ class ClassGuards {
   /// The trace read `name` of a class; null: what it did depends on the class in other ways.
   void read(PyObject* type, PyObject* name);
   bool check(std::string* why);
-  void other_numbers(std::set<NumberPlace>& places) const;
+  void other_numbers(VaryingPlaces& places) const;
   void describe(std::vector<std::string>& lines) const;  // guards_print.cpp
   size_t size() const { return watches_.size(); }
   int traverse(const Visitor& visit) const { return visit(watches_); }

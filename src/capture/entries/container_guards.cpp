@@ -149,17 +149,25 @@ bool ContainerGuards::check(ObjectCheck& check) const {
   return true;
 }
 
-void ContainerGuards::compare(std::set<NumberPlace>& varying) const {
+void ContainerGuards::compare(TorchApi& api, const std::vector<SourceTensor>& sources, VaryingPlaces& varying) const {
   for (const ListWatch& watch : lists_) {
     for (const auto& [index, read] : watch.items) {
       PyObject* now = index < PyList_GET_SIZE(watch.list.get()) ? PyList_GET_ITEM(watch.list.get(), index) : nullptr;
-      add_varying({watch.list.get(), nullptr, index}, read.value.get(), now, varying);
+      add_varying({watch.list.get(), nullptr, index}, read, now, api, sources, varying);
+    }
+  }
+  for (const CellWatch& watch : cells_)
+    add_varying({watch.cell.get()}, watch.read, PyCell_GET(watch.cell.get()), api, sources, varying);
+}
+
+void ContainerGuards::add_ended(VaryingPlaces& varying) const {
+  for (const ListWatch& watch : lists_) {
+    for (const auto& [index, read] : watch.items) {
+      if (read.ended()) varying[{watch.list.get(), nullptr, index}];
     }
   }
   for (const CellWatch& watch : cells_) {
-    const NumberPlace place{watch.cell.get()};
-    if (watch.read.rewritten) varying.insert(place);
-    add_varying(place, watch.read.value.get(), PyCell_GET(watch.cell.get()), varying);
+    if (watch.read.ended()) varying[{watch.cell.get()}];
   }
 }
 

@@ -42,7 +42,8 @@ class ContainerGuards {
   void note_rewritten(const TraceWrites& writes);
   bool check(ObjectCheck& check) const;
   /// Adds the places of numbers that are not what they were.
-  void compare(std::set<NumberPlace>& varying) const;
+  void add_ended(VaryingPlaces& varying) const;
+  void compare(TorchApi& api, const std::vector<SourceTensor>& sources, VaryingPlaces& varying) const;
   void describe(std::vector<std::string>& lines, const std::vector<SourceTensor>& sources) const;  // guards_print.cpp
   size_t size() const { return lists_.size() + sets_.size() + deques_.size() + cells_.size(); }
   int traverse(const Visitor& visit) const { return visit(lists_, sets_, deques_, cells_); }

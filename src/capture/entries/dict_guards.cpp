@@ -1,6 +1,7 @@
 #include "capture/entries/dict_guards.h"
 
 #include "capture/entries/guards.h"
+#include "capture/entries/value_guard.h"
 #include "capture/host/object_kinds.h"
 
 namespace tatara::capture {
@@ -106,25 +107,67 @@ bool DictGuards::check(ObjectCheck& check) {
   return true;
 }
 
-void add_varying(NumberPlace place, PyObject* before, PyObject* now, std::set<NumberPlace>& varying) {
-  if (before == nullptr || now == nullptr || before == now) return;
-  if (other_number(before, now)) varying.insert(place);
-  if (!PyTuple_CheckExact(before) || !PyTuple_CheckExact(now) || PyTuple_GET_SIZE(before) != PyTuple_GET_SIZE(now))
-    return;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(now); ++i) {
-    place.item = i;
-    if (other_number(PyTuple_GET_ITEM(before, i), PyTuple_GET_ITEM(now, i))) varying.insert(place);
-  }
+namespace {
+
+/// What is guarded by its structure where it comes with a call.
+bool has_structure(PyObject* o, TorchApi& api) {
+  if (api.is_tensor(o)) return api.is_torch_tensor(o) && api.is_plain_tensor(o);
+  return PyTuple_Check(o) || PyList_CheckExact(o) || PyDict_CheckExact(o) ||
+         (is_plain_instance(o) && Py_TYPE(o)->tp_descr_get == nullptr);
 }
 
-void DictGuards::compare(std::set<NumberPlace>& varying) const {
+}  // namespace
+
+void add_varying(ReadPlace place, PyObject* before, PyObject* now, TorchApi& api, VaryingPlaces& varying) {
+  if (before == nullptr || now == nullptr || before == now) return;
+  if (other_number(before, now)) varying[place];
+  if (PyTuple_CheckExact(before) && PyTuple_CheckExact(now) && PyTuple_GET_SIZE(before) == PyTuple_GET_SIZE(now)) {
+    bool numbers = false;
+    ReadPlace inside = place;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(now); ++i) {
+      inside.item = i;
+      if (!other_number(PyTuple_GET_ITEM(before, i), PyTuple_GET_ITEM(now, i))) continue;
+      varying[inside];
+      numbers = true;
+    }
+    if (numbers) return;
+  }
+  if (Py_TYPE(before) != Py_TYPE(now) || !has_structure(before, api) || !has_structure(now, api)) return;
+  DynamicDims fixed;
+  fixed.mode = DynamicMode::kNever;
+  TraceSymbols symbols;
+  std::vector<PyObject*> objects;
+  ValueGuard guard;
+  guard.build_behind(before, api, fixed, symbols, objects);
+  if (guard.unsupported_tensor.empty()) guard.compare(&now, 1, api, varying[place]);
+}
+
+void add_varying(ReadPlace place, const ObjectRead& read, PyObject* now, TorchApi& api,
+                 const std::vector<SourceTensor>& sources, VaryingPlaces& varying) {
+  if (read.rewritten) varying[place];
+  if (read.source < 0) return add_varying(place, read.found(), now, api, varying);
+  // Another one in each call, whose sizes may be new.
+  const TensorMeta& before = sources[static_cast<size_t>(read.source)].meta;
+  TensorMeta meta;
+  if (now == nullptr || !has_structure(now, api) || !api.is_tensor(now) || !api.read_meta(now, meta)) return;
+  const std::optional<DimBits> bits = before == meta ? std::nullopt : TensorDims().differing(before, meta);
+  if (bits) varying[place].tensors[0] |= *bits;
+}
+
+void DictGuards::compare(TorchApi& api, const std::vector<SourceTensor>& sources, VaryingPlaces& varying) const {
   for (const Watch& watch : watches_) {
     for (const ObjectRead& read : watch.reads) {
       PyObject* now = PyDict_GetItemWithError(watch.dict.get(), read.key.get());
       if (now == nullptr) forget_error();
-      const NumberPlace place{watch.dict.get(), read.key.get()};
-      if (read.rewritten) varying.insert(place);
-      add_varying(place, read.value.get(), now, varying);
+      add_varying({watch.dict.get(), read.key.get()}, read, now, api, sources, varying);
+    }
+  }
+}
+
+void DictGuards::add_ended(VaryingPlaces& varying) const {
+  for (const Watch& watch : watches_) {
+    for (const ObjectRead& read : watch.reads) {
+      if (read.ended()) varying[{watch.dict.get(), read.key.get()}];
     }
   }
 }

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -35,7 +34,8 @@ class DictGuards {
   /// One compare a dict where nothing changed.
   bool check(ObjectCheck& check);
   /// Adds the places of numbers that are not what they were.
-  void compare(std::set<NumberPlace>& varying) const;
+  void compare(TorchApi& api, const std::vector<SourceTensor>& sources, VaryingPlaces& varying) const;
+  void add_ended(VaryingPlaces& varying) const;
   void describe(std::vector<std::string>& lines, const std::vector<SourceTensor>& sources) const;  // guards_print.cpp
   size_t size() const { return watches_.size(); }
   int traverse(const Visitor& visit) const { return visit(watches_); }
@@ -63,7 +63,10 @@ class DictGuards {
 
 /// A number whose value is another one now.
 void note_rewritten(ObjectRead& read, PyObject* now);
-/// Adds the numbers that differ between what was at a place and what is there.
-void add_varying(NumberPlace place, PyObject* before, PyObject* now, std::set<NumberPlace>& varying);
+/// Adds the place, or items of the tuple there, where another number, tensor or container is there than before.
+void add_varying(ReadPlace place, PyObject* before, PyObject* now, TorchApi& api, VaryingPlaces& varying);
+/// The same of what a trace read, and where it leaves another number.
+void add_varying(ReadPlace place, const ObjectRead& read, PyObject* now, TorchApi& api,
+                 const std::vector<SourceTensor>& sources, VaryingPlaces& varying);
 
 }  // namespace tatara::capture

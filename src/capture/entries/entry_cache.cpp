@@ -45,6 +45,7 @@ void anchor(const std::shared_ptr<Entry>& entry) {
 
 void Entry::let_go(bool in_use) {
   ended_ = true;
+  guards.objects.add_ended(ended_places);
   if (in_use) return;
   const ObjectGuards gone = std::move(guards.objects);
   const Reconstruction made = std::move(reconstruction);
@@ -55,11 +56,12 @@ void Entry::let_go(bool in_use) {
 void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                               DynamicDims& dims) const {
   if (dims.mode == DynamicMode::kNever) return;
+  if (const auto ended = ended_.find({code, offset}); ended != ended_.end()) dims.watched = ended->second.places;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const std::shared_ptr<Entry> entry = entries_[i];  // held, as in find
     if (entry->code != code || entry->offset != offset) continue;
     entry->guards.arguments.compare(roots, count, api, dims);
-    entry->guards.objects.compare(dims.watched);
+    entry->guards.objects.compare(api, dims.watched);
   }
 }
 
@@ -72,6 +74,10 @@ std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* co
                                         std::vector<PyObject*>& objects, std::string* failed) {
   std::vector<int64_t> symbols;
   const auto drops = drop_ended();
+  for (const std::shared_ptr<Entry>& entry : drops) {
+    if (failed != nullptr && failed->empty() && entry->code == code && entry->offset == offset)
+      *failed = "an object that was watched has ended";
+  }
   for (size_t i = 0; i < entries_.size(); ++i) {
     // Held: a check may run Python code, and with it another thread that changes the list.
     std::shared_ptr<Entry> entry = entries_[i];
@@ -107,13 +113,17 @@ std::vector<std::shared_ptr<Entry>> EntryCache::drop_ended() {
   const auto first = std::stable_partition(entries_.begin(), entries_.end(), std::not_fn(ended));
   std::vector<std::shared_ptr<Entry>> dropped(std::make_move_iterator(first), std::make_move_iterator(entries_.end()));
   entries_.erase(first, entries_.end());
-  for (const std::shared_ptr<Entry>& entry : dropped) ++ended_[{entry->code, entry->offset}];
+  for (const std::shared_ptr<Entry>& entry : dropped) {
+    Ended& here = ended_[{entry->code, entry->offset}];
+    ++here.count;
+    here.places.merge(entry->ended_places);
+  }
   return dropped;
 }
 
 size_t EntryCache::count(PyObject* code, int offset) const {
   const auto ended = ended_.find({code, offset});
-  size_t n = ended == ended_.end() ? 0 : ended->second;
+  size_t n = ended == ended_.end() ? 0 : ended->second.count;
   for (const auto& entry : entries_) n += entry->code == code && entry->offset == offset ? 1 : 0;
   return n;
 }

@@ -83,6 +83,7 @@ struct Entry {
   bool to_split = false;
   bool keeps_nothing = false;  // kEager: for what it would have to watch, the program notices how long that lives
   BreakInfo why;               // kBreak, kEager
+  VaryingPlaces ended_places;  // of objects that it watched until they ended
   uint64_t hits = 0;
   EntryReport report;
   /// Whether it is for this call. Without `with_runner`, all guards but those on parameters and hooks.
@@ -146,7 +147,11 @@ class EntryCache {
   std::vector<std::shared_ptr<Entry>> drop_ended();
 
   std::vector<std::shared_ptr<Entry>> entries_;  // most recently used first
-  std::map<std::pair<PyObject*, int>, size_t> ended_;
+  struct Ended {
+    size_t count = 0;
+    VaryingPlaces places;  // what objects they watched; maybe gone by now, so only to be compared
+  };
+  std::map<std::pair<PyObject*, int>, Ended> ended_;
   std::set<std::pair<PyObject*, int>> varying_;  // see iterators_vary()
 };
 

@@ -1,6 +1,5 @@
 #include "capture/entries/guard_program.h"
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -33,20 +32,11 @@ struct GuardProgram::Steps {
 
   /// Adds to both.
   static bool numbers_hold(GuardProgram& guards, GuardedCall& call, const GuardedEntry&) {
-    if (guards.made_symbols.empty()) return guards.objects.check_numbers(call.objects, call.symbols, call.why);
-    std::vector<int64_t> numbers;
-    if (!guards.objects.check_numbers(call.objects, numbers, call.why)) return false;
-    const auto skip = [&] {
-      while (std::find(guards.made_symbols.begin(), guards.made_symbols.end(), call.symbols.size()) !=
-             guards.made_symbols.end()) {
-        call.symbols.push_back(0);
-      }
-    };
-    for (const int64_t number : numbers) {
-      skip();
-      call.symbols.push_back(number);
+    if (!guards.objects.check_numbers(call.api, call.objects, call.symbols, call.why)) return false;
+    for (const size_t made : guards.made_symbols) {
+      if (made >= call.symbols.size()) call.symbols.resize(made + 1);
+      call.symbols[made] = 0;
     }
-    skip();
     return true;
   }
   static Lines number_lines(const GuardProgram& guards, const GuardedEntry&) {

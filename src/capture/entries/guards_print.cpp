@@ -121,7 +121,7 @@ struct ValueGuard::Printer {
   void tensor(const std::string& name, const Item& item) {
     const auto index = static_cast<size_t>(item.same);
     const TensorMeta& meta = guard.metas_[index];
-    const SymbolicLayout& layout = guard.dims_[index].layout;
+    const SymbolicLayout& layout = guard.dims_[index].layout();
     std::string text = str_cat(": ", class_text(item.type.get()), " ", layout_text(meta, layout.sizes, layout.strides));
     if (guard.check_grad) text += guard.needs_grad_[index] ? ", requires grad" : "";
     if (guard.check_leaf && guard.needs_grad_[index]) text += guard.leaves_[index] ? ", a leaf" : ", no leaf";
@@ -217,6 +217,13 @@ std::vector<std::string> ValueGuard::describe(PyObject* code, int offset) const 
   return std::move(printer.lines);
 }
 
+std::vector<std::string> ValueGuard::describe(const std::string& name) const {
+  Printer printer{*this, {}};
+  printer.objects = static_cast<int>(first_object_);
+  printer.print(name);
+  return std::move(printer.lines);
+}
+
 namespace {
 
 template <typename... Parts>
@@ -235,7 +242,9 @@ std::string found_text(const ObjectRead& read, const std::vector<SourceTensor>& 
 void NumberGuards::describe(std::vector<std::string>& lines) const {
   for (const Watch& watch : watches_) {
     const std::string place = watch.key ? value_text(watch.key.get()) : str_cat("[", watch.index, "]");
-    if (watch.tuple) {
+    if (watch.value) {
+      for (std::string& line : watch.value->describe(place)) lines.push_back(std::move(line));
+    } else if (watch.tuple) {
       add_line(lines, place, " is a tuple of ", watch.varying.size(), ", unchanged but for its numbers");
     } else {
       add_line(lines, place, " is a ", class_text(watch.type.get()), " of any value");

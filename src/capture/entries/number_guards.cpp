@@ -1,5 +1,7 @@
 #include "capture/entries/number_guards.h"
 
+#include <algorithm>
+
 #include "capture/entries/dict_guards.h"
 #include "capture/host/object_kinds.h"
 #include "capture/numbers/symbolic_int.h"
@@ -7,28 +9,32 @@
 
 namespace tatara::capture {
 
-void NumberGuards::add(NumberPlace place, PyObject* value, IntRange range, ReadNotes& notes) {
+NumberGuards::Watch& NumberGuards::add_watch(ReadPlace place, ReadNotes& notes) {
   notes.know(place.holder);
-  watches_.push_back({Ref::borrow(place.holder),
-                      Ref::borrow(place.key),
-                      place.index,
-                      place.item,
-                      Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value))),
-                      range,
-                      {},
-                      {}});
+  Watch& watch = watches_.emplace_back();
+  watch.holder = Ref::borrow(place.holder);
+  watch.key = Ref::borrow(place.key);
+  watch.index = place.index;
+  return watch;
 }
 
-void NumberGuards::add_tuple(NumberPlace place, PyObject* tuple, std::vector<bool> varying, ReadNotes& notes) {
-  notes.know(place.holder);
-  watches_.push_back({Ref::borrow(place.holder),
-                      Ref::borrow(place.key),
-                      place.index,
-                      -1,
-                      Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(tuple))),
-                      {},
-                      Ref::borrow(tuple),
-                      std::move(varying)});
+void NumberGuards::add(ReadPlace place, PyObject* value, size_t symbol, IntRange range, ReadNotes& notes) {
+  Watch& watch = add_watch(place, notes);
+  watch.item = place.item;
+  watch.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)));
+  watch.range = range;
+  watch.symbol = symbol;
+}
+
+void NumberGuards::add_tuple(ReadPlace place, PyObject* tuple, std::vector<bool> varying, ReadNotes& notes) {
+  Watch& watch = add_watch(place, notes);
+  watch.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(tuple)));
+  watch.tuple = Ref::borrow(tuple);
+  watch.varying = std::move(varying);
+}
+
+void NumberGuards::add_value(ReadPlace place, ValueGuard guard, ReadNotes& notes) {
+  add_watch(place, notes).value = std::make_shared<const ValueGuard>(std::move(guard));
 }
 
 PyObject* NumberGuards::Watch::now() const {
@@ -55,20 +61,29 @@ bool NumberGuards::Watch::same_rest(PyObject* now) const {
   return true;
 }
 
-bool NumberGuards::check(std::vector<PyObject*>& objects, std::vector<int64_t>& symbols, std::string* why) const {
+bool NumberGuards::Watch::bind(PyObject* now, std::vector<int64_t>& symbols) const {
+  symbols.resize(std::max(symbols.size(), symbol), kUnbound);
+  if (PyFloat_CheckExact(now)) {
+    symbols.push_back(number_part(now, SymbolSource::kFloatHigh));
+    symbols.push_back(number_part(now, SymbolSource::kFloatLow));
+    return true;
+  }
+  int overflow = 0;
+  symbols.push_back(PyLong_AsLongLongAndOverflow(now, &overflow));
+  return overflow == 0 && symbols.back() >= range.lo && symbols.back() <= range.hi;
+}
+
+bool NumberGuards::check(TorchApi& api, std::vector<PyObject*>& objects, std::vector<int64_t>& symbols,
+                         std::string* why) const {
   for (const Watch& watch : watches_) {
     PyObject* now = watch.now();
-    bool good = now != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(now)) == watch.type.get();
-    if (watch.tuple) {
-      good = good && watch.same_rest(now);
-    } else if (good && PyFloat_CheckExact(now)) {
-      symbols.push_back(number_part(now, SymbolSource::kFloatHigh));
-      symbols.push_back(number_part(now, SymbolSource::kFloatLow));
-    } else if (good) {
-      int overflow = 0;
-      symbols.push_back(PyLong_AsLongLongAndOverflow(now, &overflow));
-      good = overflow == 0 && symbols.back() >= watch.range.lo && symbols.back() <= watch.range.hi;
+    if (watch.value != nullptr && now != nullptr) {
+      if (watch.value->check_behind(now, api, objects, symbols, why)) continue;
+      if (why != nullptr) *why = str_cat("at ", short_repr(watch.key.get()), ": ", *why);
+      return false;
     }
+    bool good = now != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(now)) == watch.type.get();
+    if (good) good = watch.tuple ? watch.same_rest(now) : watch.bind(now, symbols);
     if (!good) {
       if (why != nullptr) *why = str_cat("number ", short_repr(watch.key.get()), " became ", short_repr(now));
       return false;
@@ -78,10 +93,23 @@ bool NumberGuards::check(std::vector<PyObject*>& objects, std::vector<int64_t>& 
   return true;
 }
 
-void NumberGuards::compare(std::set<NumberPlace>& varying) const {
+const SymbolicLayout* NumberGuards::layout(int object) const {
   for (const Watch& watch : watches_) {
-    if (!watch.tuple) varying.insert(watch.place());
-    if (watch.tuple) add_varying(watch.place(), watch.tuple.get(), watch.now(), varying);
+    const SymbolicLayout* const layout = watch.value != nullptr ? watch.value->layout(object) : nullptr;
+    if (layout != nullptr) return layout;
+  }
+  return nullptr;
+}
+
+void NumberGuards::compare(TorchApi& api, VaryingPlaces& varying) const {
+  for (const Watch& watch : watches_) {
+    PyObject* now = watch.now();
+    if (watch.tuple) {
+      add_varying(watch.place(), watch.tuple.get(), now, api, varying);
+      continue;
+    }
+    VaryingItems& items = varying[watch.place()];
+    if (watch.value != nullptr) watch.value->compare(&now, 1, api, items);
   }
 }
 

@@ -17,7 +17,7 @@ void ObjectGuards::function(PyObject* function) {
   if (keywords != nullptr && PyDict_Check(keywords)) dict_all(keywords);
 }
 
-bool ObjectGuards::is_original(NumberPlace place) const {
+bool ObjectGuards::is_original(ReadPlace place) const {
   if (notes_.writes().of(place.holder) == nullptr) return true;
   const Ref index = Ref::steal(place.index >= 0 ? PyLong_FromSsize_t(place.index) : nullptr);
   PyObject* key = index ? index.get() : place.key;
@@ -135,11 +135,17 @@ bool ObjectGuards::check(TorchApi& api, std::vector<PyObject*>& objects, std::st
          hold(gradients_, check) && hold(calls_, check);
 }
 
-void ObjectGuards::compare(std::set<NumberPlace>& varying) const {
-  numbers_.compare(varying);
-  dicts_.compare(varying);
-  containers_.compare(varying);
+void ObjectGuards::compare(TorchApi& api, VaryingPlaces& varying) const {
+  numbers_.compare(api, varying);
+  dicts_.compare(api, sources_, varying);
+  containers_.compare(api, sources_, varying);
   classes_.other_numbers(varying);
+}
+
+void ObjectGuards::add_ended(VaryingPlaces& varying) const {
+  if (weak_.ending().empty()) return;
+  dicts_.add_ended(varying);
+  containers_.add_ended(varying);
 }
 
 size_t ObjectGuards::size() const {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -74,13 +73,19 @@ class ObjectGuards {
   /// A tensor that is no argument must stay without a history.
   void leaf(PyObject* tensor) { gradients_.leaf(tensor, notes_); }
   /// A number whose value may differ: check_numbers() tells it.
-  void number(NumberPlace place, PyObject* value, IntRange range) { numbers_.add(place, value, range, notes_); }
+  void number(ReadPlace place, PyObject* value, size_t symbol, IntRange range) {
+    numbers_.add(place, value, symbol, range, notes_);
+  }
+  /// Any other object that is another one in each call.
+  void value(ReadPlace place, ValueGuard guard) { numbers_.add_value(place, std::move(guard), notes_); }
+  /// Layout of a tensor in such an object; null for others, and where all of it is constant.
+  const SymbolicLayout* layout(int object) const { return numbers_.layout(object); }
   /// A tuple in which such numbers are (`varying`, one for each item); the others are guarded.
-  void number_tuple(NumberPlace place, PyObject* tuple, std::vector<bool> varying) {
+  void number_tuple(ReadPlace place, PyObject* tuple, std::vector<bool> varying) {
     numbers_.add_tuple(place, tuple, std::move(varying), notes_);
   }
   /// What is at this place is what was there when the trace began.
-  bool is_original(NumberPlace place) const;
+  bool is_original(ReadPlace place) const;
 
   // Writes.
   /// Before the first change of a dict, list, set, deque or cell, and each later one: remembers what it was.
@@ -111,13 +116,15 @@ class ObjectGuards {
 
   /// True when everything is as it was. Refreshes version tags, so that the next check is one compare a dict.
   bool check(TorchApi& api, std::vector<PyObject*>& objects, std::string* why);
-  /// To be called before check(): the numbers that are symbols, in the order of their reading. Their objects go to
-  /// `objects`, the values to `symbols`.
-  bool check_numbers(std::vector<PyObject*>& objects, std::vector<int64_t>& symbols, std::string* why) const {
-    return numbers_.check(objects, symbols, why);
+  /// To be called before check(): see NumberGuards.
+  bool check_numbers(TorchApi& api, std::vector<PyObject*>& objects, std::vector<int64_t>& symbols,
+                     std::string* why) const {
+    return numbers_.check(api, objects, symbols, why);
   }
-  /// Adds the numbers that are not what they were, and those that are symbols.
-  void compare(std::set<NumberPlace>& varying) const;
+  /// Adds the places whose object the program has let go of.
+  void add_ended(VaryingPlaces& varying) const;
+  /// Adds the places that hold something else than they did.
+  void compare(TorchApi& api, VaryingPlaces& varying) const;
   size_t size() const;
   /// Every object that was read from, or found in, something that existed before the trace.
   const std::unordered_set<PyObject*>& seen_objects() const { return notes_.known(); }

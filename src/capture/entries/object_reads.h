@@ -18,6 +18,7 @@ struct ObjectRead {
   /// What was found; None for what ended since.
   PyObject* found() const { return weak ? weak_object(value.get()) : value.get(); }
   bool is_same(PyObject* now) const;
+  bool ended() const { return weak && weak_object(value.get()) == Py_None; }
   Ref key, value;          // value: null when absent
   bool weak = false;       // `value` is a weak reference
   int source = -1;         // among the source tensors; -1: `value` itself

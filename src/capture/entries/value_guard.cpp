@@ -2,43 +2,15 @@
 #include "capture/entries/value_guard.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "capture/entries/number_ranges.h"
 #include "capture/host/iterator_state.h"
 #include "capture/host/natures.h"
-#include "capture/host/numpy_api.h"
-#include "ir/graph.h"
 
 namespace tatara::capture {
 namespace {
 
 constexpr int kMaxDepth = 12;
-
-/// Strides as products of the tensor's own sizes where they have such values; constants otherwise.
-std::vector<Expr> derive_strides(ExprContext& ctx, const TensorMeta& meta, const std::vector<Expr>& sizes) {
-  const size_t rank = meta.sizes.size();
-  std::vector<Expr> strides = contiguous_strides(ctx, sizes);
-  bool contiguous = true;
-  for (size_t d = 0; d < rank; ++d) contiguous = contiguous && ctx.evaluate_hint(strides[d]) == meta.strides[d];
-  if (contiguous) return strides;
-  std::vector<size_t> order(rank);
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return meta.strides[a] < meta.strides[b]; });
-  for (size_t k = 0; k < rank; ++k) {
-    const size_t d = order[k];
-    strides[d] = ctx.constant(meta.strides[d]);
-    if (meta.strides[d] <= 1) continue;
-    for (size_t j = k; j-- > 0;) {
-      const size_t inner = order[j];
-      if (meta.strides[inner] == 0 || meta.sizes[inner] <= 1) continue;
-      if (meta.strides[inner] * meta.sizes[inner] != meta.strides[d]) continue;
-      strides[d] = ctx.mul(strides[inner], sizes[inner]);
-      break;
-    }
-  }
-  return strides;
-}
 
 }  // namespace
 
@@ -49,7 +21,7 @@ struct ValueGuard::Builder {
   const DynamicDims& dynamic;
   TraceSymbols& symbols;
   std::unordered_map<PyObject*, int> index;
-  std::unordered_map<int64_t, Expr> by_size;  // equal sizes share a symbol
+  TensorDims::Shared by_size;
 
   /// Where an object was found: a root, or something that can hold another object in its place.
   struct Place {
@@ -225,68 +197,13 @@ struct ValueGuard::Builder {
     guard.tensor_indices_.push_back(static_cast<int>(objects.size()) - 1);
   }
 
-  /// The dimensions that the caller marked with tatara.mark_dynamic.
-  uint64_t marked(PyObject* tensor, size_t rank) const {
-    const Ref dims = attr_or_null(tensor, "_tatara_dynamic");
-    uint64_t mask = 0;
-    if (!dims || !PyTuple_Check(dims.get())) return mask;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(dims.get()); ++i) {
-      long long d = PyLong_AsLongLong(PyTuple_GET_ITEM(dims.get(), i));
-      if (d < 0) d += static_cast<long long>(rank);
-      if (d >= 0 && d < 64) mask |= uint64_t{1} << d;
-    }
-    forget_error();
-    return mask;
-  }
-
-  Dims make_dims(PyObject* tensor, const TensorMeta& meta, size_t at) {
-    Dims dims;
-    const size_t rank = meta.sizes.size();
-    if (meta.device_type == kNumpyDevice) return dims;
-    if (dynamic.mode == DynamicMode::kNever || rank == 0 || rank > 64 || meta.strides.size() != rank) return dims;
-    const auto seen = [at](const std::unordered_map<size_t, uint64_t>& map) {
-      const auto found = map.find(at);
-      return found == map.end() ? uint64_t{0} : found->second;
-    };
-    uint64_t wanted = dynamic.mode == DynamicMode::kAlways ? ~uint64_t{0} : seen(dynamic.sizes) | marked(tensor, rank);
-    // Tensors of integers are ids, positions and masks: all their sizes come from data, and vary sooner or later.
-    constexpr uint8_t kFloat = 2, kBfloat = 4, kComplex = 5;  // of DLPack
-    const bool floating = meta.code == kFloat || meta.code == kBfloat || meta.code == kComplex || meta.code > 6;
-    if (wanted != 0 && !floating) wanted = ~uint64_t{0};
-    const uint64_t free_strides = seen(dynamic.strides);
-    for (size_t d = 0; d < rank; ++d) {
-      if (meta.sizes[d] < 2) wanted &= ~(uint64_t{1} << d);
-    }
-    const uint64_t inside = rank == 64 ? ~uint64_t{0} : (uint64_t{1} << rank) - 1;
-    if (((wanted | free_strides) & inside) == 0) return dims;
-    ExprContext& ctx = symbols.ctx();
+  TensorDims make_dims(PyObject* tensor, const TensorMeta& meta, size_t at) {
+    if (dynamic.mode == DynamicMode::kNever) return {};
+    const auto found = dynamic.tensors.find(at);
+    DimBits varying = found != dynamic.tensors.end() ? found->second : DimBits();
+    varying.sizes |= marked_dimensions(tensor, meta.sizes.size());
     const int object = static_cast<int>(objects.size()) - 1;
-    for (size_t d = 0; d < rank; ++d) {
-      Expr size = ctx.constant(meta.sizes[d]);
-      if ((wanted >> d & 1) != 0) {
-        Expr& shared = by_size[meta.sizes[d]];
-        if (!shared.valid())
-          shared = symbols.add(meta.sizes[d], {object, static_cast<int>(d), false}, size_range(meta.sizes[d]));
-        size = shared;
-      }
-      dims.layout.sizes.push_back(size);
-    }
-    dims.layout.strides = derive_strides(ctx, meta, dims.layout.sizes);
-    for (size_t d = 0; d < rank; ++d) {
-      if ((free_strides >> d & 1) == 0 || !dims.layout.strides[d].is_const() || meta.strides[d] < 2) continue;
-      dims.layout.strides[d] =
-          symbols.add(meta.strides[d], {object, static_cast<int>(d), true}, size_range(meta.strides[d]));
-    }
-    for (size_t d = 0; d < rank; ++d) {
-      dims.size_symbols.push_back(number_of(dims.layout.sizes[d]));
-      const Expr stride = dims.layout.strides[d];
-      // A stride that is a size's symbol was bound by that size: compare it as a program.
-      const int own = number_of(stride);
-      const bool free = own >= 0 && symbols.sources()[static_cast<size_t>(own)].stride;
-      dims.stride_symbols.push_back(free ? own : -1);
-      if (!free && !stride.is_const()) dims.strides.emplace_back(static_cast<int>(d), symbols.program(stride));
-    }
-    return dims;
+    return {meta, varying, dynamic.mode == DynamicMode::kAlways, object, by_size, symbols};
   }
 };
 
@@ -299,7 +216,22 @@ void ValueGuard::build(PyObject* const* roots, size_t count, TorchApi& api, cons
     builder.add(roots[i], 0, {i, nullptr, nullptr, 0});
   }
   ranges_ = symbols.ranges();
-  ctx_ = symbols.ctx_ptr();
+}
+
+void ValueGuard::build_behind(PyObject* value, TorchApi& api, const DynamicDims& dynamic, TraceSymbols& symbols,
+                              std::vector<PyObject*>& objects) {
+  root_count_ = 1;
+  first_object_ = objects.size();
+  check_grad = check_leaf = true;
+  Builder builder{*this, api, objects, dynamic, symbols, {}, {}};
+  for (size_t i = 0; i < objects.size(); ++i) builder.index.emplace(objects[i], static_cast<int>(i));
+  for (size_t i = 0; i < symbols.symbols().size(); ++i) {
+    const SymbolSource& source = symbols.sources()[i];
+    if (source.object >= 0 && source.dim >= 0 && !source.stride)
+      builder.by_size.emplace(symbols.hints()[i], symbols.symbols()[i]);
+  }
+  builder.add(value, 0, {});
+  ranges_ = symbols.ranges();
 }
 
 std::vector<PyObject*> ValueGuard::watch_iterator(PyObject* iterator, int object, TorchApi& api, TraceSymbols& symbols,
@@ -331,9 +263,9 @@ std::vector<PyObject*> ValueGuard::watch_iterator(PyObject* iterator, int object
   return watched;
 }
 
-const ValueGuard::SymbolicLayout* ValueGuard::layout(int object) const {
+const SymbolicLayout* ValueGuard::layout(int object) const {
   for (size_t i = 0; i < tensor_indices_.size(); ++i) {
-    if (tensor_indices_[i] == object) return dims_[i].layout.sizes.empty() ? nullptr : &dims_[i].layout;
+    if (tensor_indices_[i] == object) return dims_[i].symbolic() ? &dims_[i].layout() : nullptr;
   }
   return nullptr;
 }

@@ -12,6 +12,7 @@
 
 #include "capture/entries/class_watch.h"
 #include "capture/entries/held_object.h"
+#include "capture/entries/tensor_dims.h"
 #include "capture/host/object_kinds.h"
 #include "capture/host/torch_api.h"
 #include "capture/numbers/symbolic_int.h"
@@ -26,12 +27,10 @@ enum class DynamicMode : uint8_t {
   kNever,
 };
 
-/// What earlier calls with the same structure tell: the item (in the order of the walk) and a bit per dimension.
-struct DynamicDims {
+/// What may vary of the values that a trace begins with.
+struct DynamicDims : VaryingItems {
   DynamicMode mode = DynamicMode::kAuto;
-  std::unordered_map<size_t, uint64_t> sizes, strides;
-  std::unordered_set<size_t> numbers;  // items that are Python ints or floats
-  std::set<NumberPlace> watched;       // numbers read from elsewhere
+  VaryingPlaces watched;         // read from elsewhere
   std::vector<int> places;       // per root: where the frame holds it, so that a symbol can stand there; -1: nowhere
   bool share_ints = false;       // an int that equals a size is that size
   size_t cells_from = SIZE_MAX;  // roots that are cells of a callee, whose objects are guarded by identity
@@ -48,11 +47,14 @@ class ValueGuard {
   bool check(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
              std::vector<int64_t>& symbols, std::string* why) const;
   /// Adds the dimensions whose sizes differ between what was guarded and `roots`, as far as the structure is the same.
-  void compare(PyObject* const* roots, size_t count, TorchApi& api, DynamicDims& dynamic) const;
-  /// Layout of the guarded tensor at `object` in the symbols of the trace; null for other objects.
-  struct SymbolicLayout {
-    std::vector<Expr> sizes, strides;
-  };
+  void compare(PyObject* const* roots, size_t count, TorchApi& api, VaryingItems& dynamic) const;
+  /// The guard of one more value, found behind `objects`, to which it adds. Its tensors must require grad, and be leaves, as they are.
+  void build_behind(PyObject* value, TorchApi& api, const DynamicDims& dynamic, TraceSymbols& symbols,
+                    std::vector<PyObject*>& objects);
+  /// Adds to `objects` and `symbols`, which hold what was found before.
+  bool check_behind(PyObject* value, TorchApi& api, std::vector<PyObject*>& objects, std::vector<int64_t>& symbols,
+                    std::string* why) const;
+  /// Layout of the guarded tensor at `object`; null for other objects, and where all of it is constant.
   const SymbolicLayout* layout(int object) const;
   /// Roots that are symbolic numbers: the root, its symbol (a float has the next one too), the guarded object.
   struct SymbolicRoot {
@@ -93,6 +95,8 @@ class ValueGuard {
   bool of_call = false;
   /// One line for each, with the names that the code object has for the roots (guards_print.cpp).
   std::vector<std::string> describe(PyObject* code, int offset) const;
+  /// The same of a guard of build_behind().
+  std::vector<std::string> describe(const std::string& name) const;
   int traverse(const Visitor& visit) const { return visit(items_, states_); }
   /// Indices into objects of the guarded tensors.
   const std::vector<int>& tensors() const { return tensor_indices_; }
@@ -139,23 +143,17 @@ class ValueGuard {
   struct Checker;
   struct Comparer;
   struct Printer;
-  /// A tensor with symbolic dimensions. check() binds symbols at their first place and compares at the others.
-  struct Dims {
-    SymbolicLayout layout;                          // empty: all constant
-    std::vector<int> size_symbols, stride_symbols;  // -1: a constant or a program
-    std::vector<std::pair<int, ExprProgram>> strides;
-  };
   std::vector<Item> items_;
   std::vector<TensorMeta> metas_;
-  std::vector<Dims> dims_;        // parallel to metas_
+  std::vector<TensorDims> dims_;  // parallel to metas_
   std::vector<bool> needs_grad_;  // likewise
   std::vector<bool> leaves_;      // likewise
   std::vector<SymbolicRoot> symbolic_roots_;
   std::vector<SymbolicItem> symbolic_items_;
-  std::vector<IntRange> ranges_;      // of the symbols
-  std::shared_ptr<ExprContext> ctx_;  // of dims_
+  std::vector<IntRange> ranges_;  // of the symbols
   std::vector<int> tensor_indices_;
   size_t root_count_ = 0;
+  size_t first_object_ = 0;                         // build_behind()
   std::vector<std::pair<size_t, size_t>> modules_;  // torch modules among the roots: root, item
   std::vector<State> states_;                       // their items follow those of the roots
 };

@@ -7,12 +7,6 @@
 #include "support/str_cat.h"
 
 namespace tatara::capture {
-namespace {
-
-constexpr int64_t kUnbound = INT64_MIN;
-
-}  // namespace
-
 struct ValueGuard::Checker {
   const ValueGuard& guard;
   TorchApi& api;
@@ -63,13 +57,13 @@ struct ValueGuard::Checker {
                fail("another class than before");
       case Kind::kTensor: {
         const auto tensor = static_cast<size_t>(item.same);
-        const Dims& dims = guard.dims_[tensor];
+        const TensorDims& dims = guard.dims_[tensor];
         if (guard.check_grad && !check_needs_grad(o, guard.needs_grad_[tensor])) return false;
         if (guard.check_leaf && guard.needs_grad_[tensor] && api.is_leaf(o) != guard.leaves_[tensor]) {
           return fail(guard.leaves_[tensor] ? "a tensor is no longer a leaf" : "a tensor is a leaf");
         }
-        return dims.layout.sizes.empty() ? check_tensor(o, guard.metas_[tensor])
-                                         : check_symbolic(o, guard.metas_[tensor], dims);
+        return dims.hold(o, guard.metas_[tensor], api, symbols, why,
+                         [this](int symbol, int64_t value) { return bind(symbol, value); });
       }
       case Kind::kTuple:
       case Kind::kList: {
@@ -142,61 +136,9 @@ struct ValueGuard::Checker {
     return true;
   }
 
-  bool check_symbolic(PyObject* o, const TensorMeta& expected, const Dims& dims) {
-    TensorMeta now;
-    if (!api.read_meta(o, now)) return fail(why == nullptr ? "" : "an input became " + api.why_not(o));
-    const size_t rank = expected.sizes.size();
-    if (now.code != expected.code || now.bits != expected.bits || now.device_type != expected.device_type ||
-        now.device_id != expected.device_id || now.sizes.size() != rank || now.strides.size() != rank) {
-      return fail("the dtype, device or number of dimensions of a tensor changed");
-    }
-    for (size_t d = 0; d < rank; ++d) {
-      if (dims.size_symbols[d] >= 0) {
-        if (!bind(dims.size_symbols[d], now.sizes[d])) return false;
-      } else if (now.sizes[d] != expected.sizes[d]) {
-        return fail(
-            why == nullptr ? "" : str_cat("size ", d, " of a tensor: ", expected.sizes[d], " became ", now.sizes[d]));
-      }
-    }
-    for (size_t d = 0; d < rank; ++d) {
-      if (dims.stride_symbols[d] >= 0) {
-        if (!bind(dims.stride_symbols[d], now.strides[d])) return false;
-      } else if (dims.layout.strides[d].is_const() && now.strides[d] != expected.strides[d]) {
-        return fail(why == nullptr
-                        ? ""
-                        : str_cat("stride ", d, " of a tensor: ", expected.strides[d], " became ", now.strides[d]));
-      }
-    }
-    for (const auto& [d, program] : dims.strides) {
-      if (program.try_evaluate(symbols) != now.strides[static_cast<size_t>(d)]) {
-        return fail(why == nullptr ? ""
-                                   : str_cat("stride ", d, " of a tensor is no longer ",
-                                             dims.layout.strides[static_cast<size_t>(d)].str()));
-      }
-    }
-    return true;
-  }
-
   bool check_needs_grad(PyObject* o, bool expected) const {
     if (!api.is_torch_tensor(o) || api.requires_grad(o) == expected) return true;
     return fail(expected ? "a tensor no longer requires grad" : "a tensor requires grad");
-  }
-
-  bool check_tensor(PyObject* o, const TensorMeta& expected) {
-    if (api.matches(o, expected)) return true;
-    if (why == nullptr) return false;
-    TensorMeta now;
-    if (!api.read_meta(o, now)) return fail(why == nullptr ? "" : "an input became " + api.why_not(o));
-    if (now.sizes != expected.sizes) {
-      const auto text = [](const std::vector<int64_t>& v) {
-        std::string s = "[";
-        for (size_t i = 0; i < v.size(); ++i) s += str_cat(i == 0 ? "" : ", ", v[i]);
-        return s + "]";
-      };
-      return fail("tensor sizes " + text(expected.sizes) + " became " + text(now.sizes));
-    }
-    if (now.strides != expected.strides) return fail("the strides of a tensor changed");
-    return fail("the dtype or device of a tensor changed");
   }
 };
 
@@ -204,7 +146,7 @@ struct ValueGuard::Checker {
 struct ValueGuard::Comparer {
   const ValueGuard& guard;
   TorchApi& api;
-  DynamicDims& dynamic;
+  VaryingItems& dynamic;
   std::vector<PyObject*> objects;
   size_t at = 0;
 
@@ -269,32 +211,17 @@ struct ValueGuard::Comparer {
   }
 
   bool compare_tensor(PyObject* o, size_t here, size_t tensor) {
-    const TensorMeta& before = guard.metas_[tensor];
-    const Dims& dims = guard.dims_[tensor];
     TensorMeta now;
-    if (!api.read_meta(o, now) || now.sizes.size() != before.sizes.size() || now.sizes.size() > 64) return false;
-    bool sizes_differ = false;
-    for (size_t d = 0; d < now.sizes.size(); ++d) {
-      const uint64_t bit = uint64_t{1} << d;
-      const bool symbolic = !dims.layout.sizes.empty() && dims.size_symbols[d] >= 0;
-      const bool differs = now.sizes[d] != before.sizes[d];
-      sizes_differ = sizes_differ || differs;
-      if (symbolic || differs) dynamic.sizes[here] |= bit;
-    }
-    for (size_t d = 0; d < now.strides.size() && d < before.strides.size(); ++d) {
-      const bool symbolic = !dims.layout.sizes.empty() && dims.stride_symbols[d] >= 0;
-      // Strides follow from sizes most often: their own symbols only where no size explains the difference.
-      if (symbolic || (!sizes_differ && now.strides[d] != before.strides[d])) {
-        dynamic.strides[here] |= uint64_t{1} << d;
-      }
-    }
-    return true;
+    if (!api.read_meta(o, now)) return false;
+    const std::optional<DimBits> bits = guard.dims_[tensor].differing(guard.metas_[tensor], now);
+    if (bits) dynamic.tensors[here] |= *bits;
+    return bits.has_value();
   }
 };
 
-void ValueGuard::compare(PyObject* const* roots, size_t count, TorchApi& api, DynamicDims& dynamic) const {
+void ValueGuard::compare(PyObject* const* roots, size_t count, TorchApi& api, VaryingItems& dynamic) const {
   if (count != root_count_) return;
-  Comparer comparer{*this, api, dynamic, {}};
+  Comparer comparer{*this, api, dynamic, std::vector<PyObject*>(first_object_)};
   for (size_t i = 0; i < count; ++i) {
     if (!comparer.compare(roots[i])) return;
   }
@@ -313,6 +240,12 @@ bool ValueGuard::check(PyObject* const* roots, size_t count, TorchApi& api, std:
     if (!checker.check(roots[i])) return false;
   }
   return std::all_of(states_.begin(), states_.end(), [&](const State& state) { return checker.check_state(state); });
+}
+
+bool ValueGuard::check_behind(PyObject* value, TorchApi& api, std::vector<PyObject*>& objects,
+                              std::vector<int64_t>& symbols, std::string* why) const {
+  if (symbols.size() < ranges_.size()) symbols.resize(ranges_.size(), kUnbound);
+  return Checker{*this, api, objects, symbols, why}.check(value);
 }
 
 bool ValueGuard::same_modules(PyObject* const* roots, size_t count) const {

@@ -5,6 +5,7 @@
 #include "capture/host/known_calls.h"
 #include "capture/host/natures.h"
 #include "capture/trace/call_tracing.h"
+#include "capture/trace/number_tracing.h"
 #include "capture/trace/origin_tracing.h"
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/tracer_internal.h"
@@ -63,8 +64,7 @@ bool ReadTracing::reads_one_key(const TracedCall& call, const CallPlan& plan) {
   if (!call.known.is(kReadsOneKey)) return false;
   const Py_ssize_t at = is_bound_in_c(call.callable) ? 0 : 1;
   if (call.nargs() <= at || !is_atom(call.args[at], api_)) return false;
-  if (!born(plan.target) && !origins().contents_watched(plan.target))
-    trace_->object_guards.dict_key(plan.target, call.args[at]);
+  if (!born(plan.target) && !origins().contents_watched(plan.target)) numbers().watch_key(plan.target, call.args[at]);
   return true;
 }
 

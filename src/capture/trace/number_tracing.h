@@ -33,8 +33,11 @@ class NumberTracing final : public TraceFeature {
   PyObject* item_number(PyObject* func, PyObject* tensor);
   void settle_for_arrays(PyObject* left, PyObject* right);
   bool takes_number(const std::string& function, PyObject* args, PyObject* kwargs);
-  /// The placeholder for a number read from a dict, list or cell; null where its value is to be guarded.
-  PyObject* watched_number(NumberPlace place, PyObject* value);
+  /// What a trace goes on with for a value that it reads from a dict, list or cell, where earlier calls have found another one: a
+  /// placeholder for a number, any other object itself, guarded by its structure. Null: it is guarded as the object that it is.
+  PyObject* watched(ReadPlace place, PyObject* value);
+  /// Guards what a dict has under a key, which C code looks for.
+  void watch_key(PyObject* dict, PyObject* key);
   void place_symbols(Frame& f, const std::vector<int>& places);
   void take_back_symbols();
   std::vector<int> argument_places(const Frame& f, const std::vector<PyObject*>& roots) const;
@@ -57,9 +60,9 @@ class NumberTracing final : public TraceFeature {
   PyObject* symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs);
   bool specialize_operands(PyObject* args, PyObject* kwargs);
 
-  /// Numbers read from outside that had other values before.
-  const std::set<NumberPlace>& varying() const { return own_.varying; }
-  void set_varying(const std::set<NumberPlace>& places) { own_.varying = places; }
+  /// Where there were other objects before.
+  const VaryingPlaces& varying() const { return own_.varying; }
+  void set_varying(const VaryingPlaces& places) { own_.varying = places; }
 
   /// Nothing is left of the last trace.
   void reset() { own_ = {}; }
@@ -85,7 +88,9 @@ class NumberTracing final : public TraceFeature {
   /// A float whose value varies may be an operand of this call as it is.
   bool same_real_type(PyObject* tensors);
   /// A tuple with such numbers among its items, in the place of one from outside.
-  PyObject* watched_tuple(NumberPlace place, PyObject* tuple);
+  PyObject* watched_number(ReadPlace place, PyObject* value);
+  PyObject* watched_value(ReadPlace place, PyObject* value);
+  PyObject* watched_tuple(ReadPlace place, PyObject* tuple);
   Ref small_number(Expr symbol, PyObject* value);
   /// Whether an operator with a number that varies and `other` needs no value.
   bool meets_numbers(PyObject* other) const;
@@ -97,8 +102,9 @@ class NumberTracing final : public TraceFeature {
 
   /// Of one trace.
   struct Own {
-    std::set<NumberPlace> varying;
-    std::map<NumberPlace, Ref> numbers;
+    VaryingPlaces varying;
+    std::map<ReadPlace, Ref> numbers;
+    std::set<ReadPlace> values;          // other objects than numbers
     std::unordered_set<int> of_tensors;  // slots of numbers that tensors decide
     std::unordered_set<int> needed;      // slots of numbers that the tape computes and whose values are guarded
     std::vector<Placed> placed;          // placeholders in lists and dicts of the caller, which get the values back

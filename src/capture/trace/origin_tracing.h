@@ -53,6 +53,9 @@ class OriginTracing final : public TraceFeature {
   bool has_guarded_objects_alone(const Trace& trace) const { return trace.objects.size() == own_.guarded; }
   /// The guard of `trace` speaks of more: these are all of its objects now.
   void guards_more(Trace& trace, std::vector<PyObject*> objects);
+  /// These are all of its objects now: what was found in a place where another object was before, and what is in it. Of the indices
+  /// `by_identity` the same objects come with each call.
+  void found_in_place(Trace& trace, std::vector<PyObject*> objects, const std::vector<size_t>& by_identity);
   /// Objects in a callee's cells, which are guarded as the objects that they are.
   void found_in_cell(PyObject* object) { own_.in_cells.insert(object); }
   bool is_in_cell(PyObject* object) const { return own_.in_cells.contains(object); }
@@ -72,6 +75,7 @@ class OriginTracing final : public TraceFeature {
     std::set<PyObject*> pinned;                          // of these: whose identity decided something
     std::set<std::pair<PyObject*, PyObject*>> compared;  // different objects whose identities were compared
     std::set<PyObject*> in_cells;
+    std::set<PyObject*> in_places;                            // see found_in_place()
     std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
   };
   Own own_;

@@ -209,13 +209,29 @@ bool NumberTracing::takes_number(const std::string& function, PyObject* args, Py
          (!momentum || PyTuple_GET_SIZE(info.sizes.get()) > 0);
 }
 
-PyObject* NumberTracing::watched_number(NumberPlace place, PyObject* value) {
-  Trace& t = *trace_;
+PyObject* NumberTracing::watched(ReadPlace place, PyObject* value) {
   if (value == nullptr || own_.varying.empty()) return nullptr;
-  if (place.item < 0 && PyTuple_CheckExact(value)) return watched_tuple(place, value);
-  if (!own_.varying.contains(place) || !t.object_guards.is_original(place)) return nullptr;
+  if (place.item < 0 && PyTuple_CheckExact(value)) {
+    if (PyObject* made = watched_tuple(place, value)) return made;
+  }
+  if (!own_.varying.contains(place) || !trace_->object_guards.is_original(place)) return nullptr;
+  return PyLong_Check(value) || PyFloat_Check(value) ? watched_number(place, value) : watched_value(place, value);
+}
+
+void NumberTracing::watch_key(PyObject* dict, PyObject* key) {
+  const ReadPlace place{dict, key};
+  PyObject* const value = own_.varying.empty() || !PyUnicode_CheckExact(key) ? nullptr : PyDict_GetItem(dict, key);
+  // C code would find the number itself.
+  const bool other = value != nullptr && !PyLong_Check(value) && !PyFloat_Check(value) && own_.varying.contains(place);
+  if (other && trace_->object_guards.is_original(place) && Ref::steal(watched_value(place, value))) return;
+  trace_->object_guards.dict_key(dict, key);
+}
+
+PyObject* NumberTracing::watched_number(ReadPlace place, PyObject* value) {
+  Trace& t = *trace_;
   if (const auto found = own_.numbers.find(place); found != own_.numbers.end()) return Py_NewRef(found->second.get());
   const int object = static_cast<int>(t.objects.size());
+  const size_t number = t.symbols.symbols().size();
   Expr symbol;
   IntRange range;
   const bool small = !PyFloat_CheckExact(value) && !number_range(value, range) && any_number_range(value, range);
@@ -228,7 +244,7 @@ PyObject* NumberTracing::watched_number(NumberPlace place, PyObject* value) {
   }
   t.objects.push_back(value);
   t.alive.push_back(Ref::borrow(value));
-  t.object_guards.number(place, value, range);
+  t.object_guards.number(place, value, number, range);
   Ref made = number_on_tape(object, symbol);
   // 0 and 1 are no sizes that vary: such an int has no expression.
   if (small) made = small_number(symbol, value);
@@ -236,7 +252,29 @@ PyObject* NumberTracing::watched_number(NumberPlace place, PyObject* value) {
   return Py_XNewRef(made.get());
 }
 
-PyObject* NumberTracing::watched_tuple(NumberPlace place, PyObject* tuple) {
+PyObject* NumberTracing::watched_value(ReadPlace place, PyObject* value) {
+  Trace& t = *trace_;
+  if (own_.values.contains(place)) return Py_NewRef(value);
+  if (t.index_of(value) < 0 && (t.tape.find(value) >= 0 || t.object_guards.seen_objects().contains(value)))
+    return nullptr;              // known as the object that it is
+  const Bypass bypass(bypass_);  // what is read of tensors is no part of the program
+  DynamicDims dims;
+  dims.mode = DynamicMode::kNever;
+  ValueGuard plain, guard;
+  std::vector<PyObject*> objects = t.objects;
+  plain.build_behind(value, api_, dims, t.symbols, objects);
+  if (!plain.unsupported_tensor.empty()) return nullptr;
+  static_cast<VaryingItems&>(dims) = own_.varying.at(place);
+  dims.mode = owner_.dynamic;
+  objects = t.objects;
+  guard.build_behind(value, api_, dims, t.symbols, objects);
+  origins().found_in_place(t, std::move(objects), guard.by_identity);
+  t.object_guards.value(place, std::move(guard));
+  own_.values.insert(place);
+  return Py_NewRef(value);
+}
+
+PyObject* NumberTracing::watched_tuple(ReadPlace place, PyObject* tuple) {
   Trace& t = *trace_;
   const auto size = static_cast<size_t>(PyTuple_GET_SIZE(tuple));
   if (const auto found = own_.numbers.find(place); found != own_.numbers.end()) return Py_NewRef(found->second.get());
@@ -256,7 +294,7 @@ PyObject* NumberTracing::watched_tuple(NumberPlace place, PyObject* tuple) {
   for (size_t i = 0; i < size; ++i) {
     const auto at = static_cast<Py_ssize_t>(i);
     PyObject* item = PyTuple_GET_ITEM(tuple, at);
-    PyObject* number = varying[i] ? watched_number({place.holder, place.key, place.index, at}, item) : nullptr;
+    PyObject* number = varying[i] ? watched({place.holder, place.key, place.index, at}, item) : nullptr;
     varying[i] = number != nullptr;
     PyTuple_SET_ITEM(made.get(), at, number != nullptr ? number : Py_NewRef(item));
   }

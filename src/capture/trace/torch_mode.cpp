@@ -26,7 +26,9 @@ int TraceContext::slot_for(PyObject* tensor) {
   Ref device = attr(tensor, "device");
   const int index = t.index_of(tensor);
   const int slot = t.tape.add_input(tensor, std::move(meta), std::move(device), index);
-  if (const auto* layout = index >= 0 ? t.guard.layout(index) : nullptr) {
+  const SymbolicLayout* layout = index >= 0 ? t.guard.layout(index) : nullptr;
+  if (layout == nullptr && index >= 0) layout = t.object_guards.layout(index);
+  if (layout != nullptr) {
     t.tape.set_layout(slot, layout->sizes, layout->strides);
   }
   return slot;

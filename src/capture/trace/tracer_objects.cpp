@@ -52,7 +52,8 @@ static bool found_in_dict(PyObject* owner, PyObject* name) {
   static PyObject* const getter = PyUnicode_InternFromString("__getattribute__");
   PyTypeObject* type = Py_TYPE(owner);
   PyObject* hook = _PyType_Lookup(type, getter);
-  const bool plain = hook == _PyType_Lookup(&PyBaseObject_Type, getter) || PyModule_Check(owner);
+  const bool plain = hook == _PyType_Lookup(&PyBaseObject_Type, getter) ||
+                     type->tp_getattro == PyObject_GenericGetAttr || PyModule_Check(owner);
   PyObject* of_type = _PyType_Lookup(type, name);
   return plain && (of_type == nullptr || Py_TYPE(of_type)->tp_descr_set == nullptr);
 }
@@ -77,7 +78,7 @@ PyObject* ReadTracing::watch_class(PyTypeObject* type, PyObject* name, bool numb
   PyObject* dict = number && !numbers().varying().empty() ? defining_dict(type, name) : nullptr;
   PyObject* value = dict != nullptr ? PyDict_GetItem(dict, name) : nullptr;
   PyObject* found = _PyType_Lookup(type, name);
-  PyObject* made = value != nullptr && value == found ? numbers().watched_number({dict, name}, value) : nullptr;
+  PyObject* made = value != nullptr && value == found ? numbers().watched({dict, name}, value) : nullptr;
   origins().find(reinterpret_cast<PyObject*>(type));  // it is what its object is guarded to be of
   if (made != nullptr) return made;
   t.object_guards.type(reinterpret_cast<PyObject*>(type), name);
@@ -262,7 +263,7 @@ PyObject* ReadTracing::watch_in_dict(PyObject* owner, PyObject* name, bool numbe
   if (!module && origins().is_same_in_each_call(owner)) t.object_guards.instance(owner, true);
   if (made == nullptr && number && PyDict_CheckExact(dict.get()) && !numbers().varying().empty() &&
       found_in_dict(owner, name)) {
-    PyObject* symbol = numbers().watched_number({dict.get(), name}, PyDict_GetItem(dict.get(), name));
+    PyObject* symbol = numbers().watched({dict.get(), name}, PyDict_GetItem(dict.get(), name));
     if (symbol != nullptr) return symbol;
   }
   t.object_guards.dict_key(dict.get(), name);

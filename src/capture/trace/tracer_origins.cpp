@@ -67,6 +67,19 @@ void OriginTracing::guards_more(Trace& trace, std::vector<PyObject*> objects) {
   guards_objects(trace);
 }
 
+void OriginTracing::found_in_place(Trace& trace, std::vector<PyObject*> objects,
+                                   const std::vector<size_t>& by_identity) {
+  const size_t before = trace.objects.size();
+  trace.objects = std::move(objects);
+  for (size_t i = before; i < trace.objects.size(); ++i) {
+    PyObject* object = trace.objects[i];
+    trace.alive.push_back(Ref::borrow(object));
+    if (trace.object_index.emplace(object, static_cast<int>(i)).second) own_.in_places.insert(object);
+  }
+  for (const size_t i : by_identity) own_.by_identity.insert(trace.objects[i]);
+  own_.instance_dicts.clear();
+}
+
 /// Its contents are part of the guard on the roots. Others among the roots are guarded by identity.
 bool OriginTracing::contents_guarded(PyObject* object) const {
   return trace_->index_of(object) >= 0 && !own_.by_identity.contains(object);
@@ -330,7 +343,7 @@ void OriginTracing::note_identities(Identities& identities) {
   for (size_t i = 0; i < t.objects.size(); ++i) {
     PyObject* o = t.objects[i];
     if (!contents_guarded(o) || t.index_of(o) != static_cast<int>(i)) continue;
-    if (i >= own_.guarded) {
+    if (i >= own_.guarded && !own_.in_places.contains(o)) {
       guarded.push_back(o);
     } else if (own_.pinned.contains(o) || t.object_guards.seen_objects().contains(o)) {
       identities.same.push_back({static_cast<int>(i), -1, HeldObject(o)});

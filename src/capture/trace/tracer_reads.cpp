@@ -20,7 +20,7 @@ PyObject* Tracer::read_name(Frame& f, PyObject* name, PyObject* dict, PyObject* 
     trace_->object_guards.dict_key(f.globals(), name);  // which has none of this name
   }
   if (tracing() && PyDict_CheckExact(dict) && !born(dict)) {
-    if (PyObject* made = numbers().watched_number({dict, name}, value)) return made;
+    if (PyObject* made = numbers().watched({dict, name}, value)) return made;
     trace_->object_guards.dict_key(dict, name);
   }
   return not_handled();
@@ -29,7 +29,7 @@ PyObject* Tracer::read_name(Frame& f, PyObject* name, PyObject* dict, PyObject* 
 PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject* value) {
   const auto known = [this](PyObject* o) { return trace_->index_of(o) >= 0; };
   if (tracing() && !born(cell) && !(known(cell) && (!origins().is_in_cell(value) || known(value)))) {
-    if (PyObject* made = numbers().watched_number({cell}, value)) return made;
+    if (PyObject* made = numbers().watched({cell}, value)) return made;
     trace_->object_guards.cell(cell);
   }
   return not_handled();
@@ -89,7 +89,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   if (born(container) || origins().contents_watched(container)) return not_handled();
   if (PyDict_CheckExact(container) && is_atom(key, api_)) {
     PyObject* value = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(container, key) : nullptr;
-    PyObject* made = value != nullptr ? numbers().watched_number({container, key}, value) : nullptr;
+    PyObject* made = value != nullptr ? numbers().watched({container, key}, value) : nullptr;
     if (made != nullptr) return made;
     trace_->object_guards.dict_key(container, key);
   } else if (PyList_CheckExact(container) && PyLong_CheckExact(key)) {
@@ -97,7 +97,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     if (index == -1) forget_error();
     const Py_ssize_t place = index < 0 ? index + PyList_GET_SIZE(container) : index;
     if (place >= 0 && place < PyList_GET_SIZE(container)) {
-      PyObject* made = numbers().watched_number({container, nullptr, place}, PyList_GET_ITEM(container, place));
+      PyObject* made = numbers().watched({container, nullptr, place}, PyList_GET_ITEM(container, place));
       if (made != nullptr) {
         trace_->object_guards.list_size(container);
         return made;
@@ -197,7 +197,7 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool inv
         mapping != nullptr && std::strcmp(Py_TYPE(container)->tp_name, "dict_values") != 0 ? mapping : container;
     if (mapping != nullptr) origins().find_parts(container);
     if (PyDict_CheckExact(table) && is_atom(item, api_) && !born(table) && !origins().contents_watched(table)) {
-      trace_->object_guards.dict_key(table, item);
+      numbers().watch_key(table, item);
     } else {
       if (!reads().watch_searched(container, table) || (tracing() && !reads().watch_contents(item, Reading::kEqual)))
         return nullptr;

@@ -359,11 +359,11 @@ PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const 
       PyObject* value = PyDict_CheckExact(target) && PyUnicode_CheckExact(key.get())
                             ? PyDict_GetItemWithError(target, key.get())
                             : nullptr;
-      PyObject* number = value != nullptr ? numbers().watched_number({target, key.get()}, value) : nullptr;
+      PyObject* number = value != nullptr ? numbers().watched({target, key.get()}, value) : nullptr;
       if (number != nullptr) return number;
     }
     origins().pin(operands[0]);
-    if (!set && !origins().contents_watched(target)) object_guards.dict_key(target, key.get());
+    if (!set && !origins().contents_watched(target)) numbers().watch_key(target, key.get());
     const int had = PyDict_Contains(target, key.get());
     if (had < 0) return nullptr;
     object_guards.before_write(target);

@@ -1,0 +1,43 @@
+// Places of objects that exist before a trace: what is there may be another number or tensor in each call.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "capture/python/py.h"
+
+namespace tatara::capture {
+
+/// Where a number or tensor is read: a dict and a key, a list and an index from its start, or a cell.
+struct ReadPlace {
+  PyObject* holder = nullptr;
+  PyObject* key = nullptr;
+  Py_ssize_t index = -1;
+  Py_ssize_t item = -1;  // of a tuple that is there
+  auto operator<=>(const ReadPlace&) const = default;
+};
+
+/// Dimensions, a bit for each: those whose sizes, and strides, vary.
+struct DimBits {
+  uint64_t sizes = 0, strides = 0;
+  DimBits& operator|=(DimBits o) {
+    sizes |= o.sizes;
+    strides |= o.strides;
+    return *this;
+  }
+};
+
+/// What earlier calls with the same structure tell, by the item in the order of a guard's walk.
+struct VaryingItems {
+  std::unordered_map<size_t, DimBits> tensors;
+  std::unordered_set<size_t> numbers;  // Python ints or floats
+};
+
+/// Where earlier calls have found another object.
+using VaryingPlaces = std::map<ReadPlace, VaryingItems>;
+
+}  // namespace tatara::capture
