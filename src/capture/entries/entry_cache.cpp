@@ -128,6 +128,20 @@ size_t EntryCache::count(PyObject* code, int offset) const {
   return n;
 }
 
+int EntryCache::leads_nowhere_but(PyObject* code, int offset) const {
+  size_t idle = 0;
+  int end = -1;
+  for (const auto& entry : entries_) {
+    if (entry->code != code || entry->offset != offset) continue;
+    const std::vector<TapeNode>& nodes = entry->tape->nodes();
+    const bool idles = std::all_of(nodes.begin(), nodes.end(), [](const TapeNode& n) { return number_operation(n); });
+    if (entry->end != Entry::End::kBreak || !idles || entry->effects.objects() != 0) return -1;
+    ++idle;
+    end = std::max(end, entry->break_offset);
+  }
+  return idle >= kMostIdle ? end : -1;
+}
+
 size_t EntryCache::count_for(PyObject* code, int offset, PyObject* const* roots, size_t count) const {
   size_t n = this->count(code, offset);
   for (const auto& entry : entries_) {

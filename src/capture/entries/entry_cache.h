@@ -128,6 +128,9 @@ class EntryCache {
   /// Whether there were kMostPlaces entries at the point that differ, for roots like these, in the state of iterators alone.
   /// From then on such iterators break the graph there, so that one entry does for all of their places.
   bool iterators_vary(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api);
+  /// Where the entries at the point do nothing but reach a call that breaks the graph, as another one would: such ways depend on
+  /// numbers or texts that are others in each call. The call's offset, or -1.
+  int leads_nowhere_but(PyObject* code, int offset) const;
   const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }
   void clear() {
     // Dropping an entry may run Python code that comes back here.
@@ -142,6 +145,7 @@ class EntryCache {
 
  private:
   static constexpr size_t kMostPlaces = 2;
+  static constexpr size_t kMostIdle = 3;
 
   /// Takes out those whose objects have ended. To be destroyed by the caller: that may run Python code that comes back here.
   std::vector<std::shared_ptr<Entry>> drop_ended();

@@ -145,6 +145,7 @@ struct ValueGuard::Printer {
       case Kind::kIdentity: line(name, " is " + object_text(item.object.get())); break;
       case Kind::kNotANumber: line(name, " is a NaN"); break;
       case Kind::kPassive: line(name, str_cat(": ", kind_of())); break;
+      case Kind::kEmptySet: line(name, " is an empty set"); break;
       case Kind::kTensor: tensor(name, item); break;
       case Kind::kSame: return line(name, str_cat(" is input ", item.same));
       case Kind::kTuple:

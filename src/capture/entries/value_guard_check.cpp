@@ -83,6 +83,7 @@ struct ValueGuard::Checker {
         const Ref attributes = attr_or_null(o, "__dict__");
         return attributes && PyDict_CheckExact(attributes.get()) && check_dict(attributes.get(), item);
       }
+      case Kind::kEmptySet: return PySet_GET_SIZE(o) == 0 || fail("a set is not empty any longer");
       case Kind::kCell: return check(PyCell_GET(o));
       case Kind::kMethod: return check(PyMethod_GET_SELF(o)) && check(PyMethod_GET_FUNCTION(o));
     }
@@ -151,8 +152,8 @@ struct ValueGuard::Comparer {
   size_t at = 0;
 
   bool compare(PyObject* o) {
-    const size_t here = at++;
-    const Item& item = guard.items_[here];
+    const Item& item = guard.items_[at++];
+    const size_t here = item.key;
     if (item.kind == Kind::kNull) return o == nullptr;
     if (o == nullptr) return false;
     if (item.kind == Kind::kConst) {
@@ -170,8 +171,11 @@ struct ValueGuard::Comparer {
       case Kind::kFloat:
       case Kind::kSame:
       case Kind::kPassive:
-      case Kind::kNotANumber:
-      case Kind::kIdentity: return true;
+      case Kind::kEmptySet:
+      case Kind::kNotANumber: return true;
+      case Kind::kIdentity:
+        if (api.is_module(o) && !item.object.is(o)) dynamic.modules.insert(here);
+        return true;
       case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
       case Kind::kTuple:
       case Kind::kList: {
@@ -183,6 +187,7 @@ struct ValueGuard::Comparer {
       }
       case Kind::kDict: return compare_dict(o, item) && compare_attributes(o, item);
       case Kind::kInstance: {
+        if (api.is_module(o)) dynamic.modules.insert(here);
         const Ref attributes = attr_or_null(o, "__dict__");
         return attributes && PyDict_CheckExact(attributes.get()) && compare_dict(attributes.get(), item);
       }

@@ -84,9 +84,7 @@ struct TorchFunctions {
 
 /// Where code lies: what is a library's is told by that.
 struct TorchFiles {
-  std::string torch_folder, library_folder;  // of torch's and of Python's own modules in Python
-  /// tatara.torch._training, which runs compiled gradients, and tatara.torch._transforms, which ends in torch's own where a graph breaks.
-  std::string training, transforms;
+  std::string torch_folder, library_folder, own_folder;  // of torch's, Python's and our modules in Python
   /// False with a Python error set.
   bool load(PyObject* torch);
   bool is_torch(const PyCodeObject* code) const {

@@ -129,12 +129,7 @@ bool TorchFiles::load(PyObject* torch) {
   library_folder = folder_of(os.get());
   const Ref tatara = Ref::steal(PyImport_ImportModule("tatara"));
   if (!tatara) return false;
-  const auto file_of = [&](PackageModule part) {
-    constexpr std::string_view kFolder = "/tatara/";
-    return folder_of(tatara.get()).append(package_file(part).substr(kFolder.size()));
-  };
-  training = file_of(PackageModule::kTraining);
-  transforms = file_of(PackageModule::kTransforms);
+  own_folder = folder_of(tatara.get());
   return true;
 }
 

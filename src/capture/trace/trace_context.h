@@ -156,6 +156,13 @@ struct TraceFeatures {
   TraceEnds* ends = nullptr;
 };
 
+/// Instructions of a frame from a point on, up to a call that breaks each graph (EntryCache::leads_nowhere_but).
+struct IdleWay {
+  const Frame* frame = nullptr;
+  int from = 0, to = -1;
+  bool covers(const Frame& f) const { return &f == frame && f.offset() >= from && f.offset() <= to; }
+};
+
 /// One call of a compiled function, as far as more than one feature deals with it.
 class TraceContext {
  public:
@@ -201,6 +208,7 @@ class TraceContext {
   Frame* root = nullptr;         // whose instructions the trace records
   bool stopped = false;          // no more traces in this call
   bool call_again = false;       // the trace of the call, which was taken back, is made once more
+  IdleWay idle;                  // no trace begins on it
   bool dry_run = false;          // see Tracer::dry_run()
   std::string found;             // then: why the call is no function that compiles as one graph
   bool switches_grad = false;    // and: some of it runs in another grad mode than the call

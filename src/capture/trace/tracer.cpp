@@ -271,6 +271,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
     other_compilers_.pop_back();
     return;
   }
+  if (context_.idle.frame == &f) context_.idle = {};
   if (!context_.frames.empty() && context_.frames.back() == &f) context_.frames.pop_back();
   if (tracing() && &f != context_.root) TATARA_LOG(kCapture, "  leave ", place_text(f.code(), 0));
   if (tracing()) lifetimes().break_if_closing_fails(f, how, result);
@@ -343,22 +344,15 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
 }
 
 FrameAction Tracer::at_boundary(Frame& f) {
-  if (context_.stopped) {
+  // Inside a handler the interpreter's exception state is part of the frame: go on for real until it is left.
+  const auto handled = [](PyObject* value) { return value != nullptr && PyExceptionInstance_Check(value); };
+  if (!context_.idle.covers(f)) context_.idle = {};
+  const bool waits =
+      context_.idle.frame != nullptr || disabled_here() || std::any_of(f.stack(), f.stack() + f.stack_depth(), handled);
+  if (context_.stopped || waits) {
     context_.state = State::kConcrete;
-    f.root = false;
+    f.root = f.root && !context_.stopped;
     return FrameAction::kRun;
-  }
-  if (disabled_here()) {
-    context_.state = State::kConcrete;
-    return FrameAction::kRun;
-  }
-  for (int i = 0; i < f.stack_depth(); ++i) {
-    PyObject* value = f.stack()[i];
-    if (value != nullptr && PyExceptionInstance_Check(value)) {
-      // Inside a handler the interpreter's exception state is part of the frame: go on for real until it is left.
-      context_.state = State::kConcrete;
-      return FrameAction::kRun;
-    }
   }
   bool made = false;
   const FrameAction action = start_here(f, made);
@@ -397,6 +391,11 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   }
   if (!failed.empty())
     log_line(LogChannel::kGuards, str_cat("recompiles ", place_text(f.code(), f.offset()), ": ", failed));
+  if (const int end = f.offset() == 0 ? -1 : owner_.cache.leads_nowhere_but(code, f.offset()); end >= f.offset()) {
+    context_.idle = {&f, f.offset(), end};
+    made = true;
+    return FrameAction::kRun;
+  }
   std::vector<int> places(roots.size());
   std::iota(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(in_frame), 0);
   std::fill(places.begin() + static_cast<std::ptrdiff_t>(in_frame), places.end(), -1);

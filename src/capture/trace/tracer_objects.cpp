@@ -311,7 +311,7 @@ PyObject* OriginTracing::instance_of(PyObject* dict) {
   if (own_.instance_dicts.empty()) {
     own_.instance_dicts.emplace(nullptr, nullptr);
     for (PyObject* object : t.objects) {
-      if (is_pinned_kind(object, api_)) continue;
+      if (own_.by_identity.contains(object)) continue;
       // Classes of dicts and tuples have a __dict__ beside their items.
       const bool beside = (PyDict_Check(object) && !PyDict_CheckExact(object)) ||
                           (PyTuple_Check(object) && !PyTuple_CheckExact(object));
