@@ -30,6 +30,8 @@ class HistoryTracing final : public TraceFeature {
   bool takes_silent_view(PyObject* args, PyObject* kwargs) const;
   /// Whether the host refuses the call at once, since it would write to a leaf that requires grad, or to a view of one.
   bool writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* kwargs);
+  /// Whether `tensor.data = data` leaves the tensor what it is: `data` is itself, or shows the same memory in the same layout.
+  bool keeps_data(PyObject* tensor, PyObject* data) const;
   /// Whether the answer depends on the levels of transforms around a call that is only looked at.
   bool differs_in_levels(const TorchFunction& fn, PyObject* args) const;
 

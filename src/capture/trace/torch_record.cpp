@@ -398,6 +398,12 @@ bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref ar
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   if (fn.kind == TorchKind::kMetadata) {
+    // A device among what it tells is the operand's.
+    if (PyTuple_CheckExact(result.get())) {
+      result = map_structure(result.get(), [&](PyObject* o) {
+        return Py_TYPE(o) == api_.device_type && on_meta(o) ? device : Ref::borrow(o);
+      });
+    }
     if (PyTuple_Check(result.get())) mark_born(result.get());  // sizes and strides: each call has its own
     return !api_.is_tensor(result.get());
   }

@@ -66,6 +66,22 @@ bool HistoryTracing::writes_to_leaf(const TorchFunction& fn, PyObject* args, PyO
   return false;
 }
 
+bool HistoryTracing::keeps_data(PyObject* tensor, PyObject* data) const {
+  if (data == nullptr || !api_.is_plain_torch(tensor) || !api_.is_plain_torch(data)) return false;
+  if (!transforms().open_levels().empty()) return false;
+  if (tensor == data) return true;
+  const Tape& tape = trace_->tape;
+  const int own = tape.find(tensor);
+  int slot = tape.find(data);
+  while (slot >= 0 && slot != own) {
+    const TapeNode* made = tape.makes(slot) ? tape.maker(slot) : nullptr;
+    const bool same = made != nullptr && is_operator_call(*made) && detaches(*made);
+    slot = same ? slot_of(PyTuple_GET_ITEM(made->args.get(), 0)) : -1;
+  }
+  return slot >= 0 && std::none_of(tape.nodes().begin(), tape.nodes().end(),
+                                   [](const TapeNode& node) { return known_torch(node.name).is(kChangesLayout); });
+}
+
 bool HistoryTracing::made_as_view(int slot) const {
   const TapeNode* made = trace_->tape.maker(slot);
   return made != nullptr && (may_be_view(*made) || detaches(*made));

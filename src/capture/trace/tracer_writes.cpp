@@ -10,6 +10,7 @@
 #include "capture/host/known_calls.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
+#include "capture/trace/history_tracing.h"
 #include "capture/trace/iterator_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
 #include "capture/trace/number_tracing.h"
@@ -135,6 +136,9 @@ int WriteTracing::write_attribute(PyObject* owner, PyObject* name, PyObject* val
   if (tensor && descriptor != nullptr && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
     return gradients().write_gradient(owner, value);
   }
+  if (tensor && descriptor != nullptr && PyUnicode_CompareWithASCIIString(name, "data") == 0 &&
+      histories().keeps_data(owner, value))
+    return 0;
   if (tensor && transforms().open_levels().empty() && descriptor != nullptr &&
       PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && value != nullptr) {
     const Ref given = Ref::steal(PyTuple_Pack(2, owner, value));
