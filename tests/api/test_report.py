@@ -103,6 +103,25 @@ def test_measuring_leaves_no_trace() -> None:
     torch.testing.assert_close(after, torch.rand(2))
 
 
+def test_measuring_leaves_what_the_graph_holds() -> None:
+    count, means = torch.tensor(0), torch.zeros(2, 2000)
+
+    def running(x: Any) -> Any:
+        count.add_(1)
+        means[0].lerp_(x, 0.5)
+        print("between graphs")
+        means.t().mul_(2)
+        return x + count
+
+    x = torch.ones(2000)
+    for calls in range(1, 4):
+        report = tatara.explain(running)(x)
+        torch.testing.assert_close(report.result, x + calls)
+        assert (int(count), count._version, means._version) == (calls, calls, 2 * calls)
+        assert float(means[0, 0]) == calls  # half of it and a half, twice
+    assert len(report.graphs) == 2 and all(graph.run for graph in report.graphs)
+
+
 def test_recompiles_say_which_guard_failed() -> None:
     compiled = tatara.compile(lambda x, n: x * n, dynamic=False)
     compiled(X, "a" == "a")

@@ -205,6 +205,12 @@ void measure_entry(const Entry& entry, const std::vector<PyObject*>& objects, To
   Transaction transaction(Transaction::kMostInTrace);
   const Transaction::Scope scope(transaction);
   transaction.keep_generators(*entry.tape, api);
+  // Runners use the tensors that the graph holds, whatever they are given.
+  for (const int slot : entry.runner->written_slots()) {
+    const TapeSlot* written = slot >= 0 ? &entry.tape->slots()[static_cast<size_t>(slot)] : nullptr;
+    if (written != nullptr && written->guard_index < 0 && !transaction.keep_copy(written->object.get()))
+      return failed();
+  }
   std::vector<Ref> env(entry.tape->slots().size());
   const auto fill = [&] {
     for (size_t i = 0; i < env.size(); ++i) {
@@ -214,6 +220,7 @@ void measure_entry(const Entry& entry, const std::vector<PyObject*>& objects, To
     }
     for (const int slot : entry.runner->written_slots()) {
       if (slot < 0) return false;
+      if (entry.tape->slots()[static_cast<size_t>(slot)].guard_index < 0) continue;
       Ref& input = env[static_cast<size_t>(slot)];
       input = Ref::steal(PyObject_CallMethod(input.get(), "clone", nullptr));
       if (!input) return false;

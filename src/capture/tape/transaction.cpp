@@ -211,6 +211,19 @@ void Transaction::keep_memory(PyObject* tensor, void* data, size_t bytes) {
   if (can_undo()) static_cast<void>(keep_bytes(tensor, {}, data, bytes));
 }
 
+bool Transaction::keep_copy(PyObject* tensor) {
+  Ref data = attr(tensor, "data");
+  Ref copy = data ? Ref::steal(PyObject_CallMethod(data.get(), "clone", nullptr)) : Ref();
+  Ref metadata = copy ? metadata_of(tensor) : Ref();
+  if (!metadata) return false;
+  // `data` has the tensor's memory, and counts writes by itself.
+  on_undo([own = Ref::borrow(tensor), data = std::move(data), copy = std::move(copy), metadata = std::move(metadata)] {
+    return Ref::steal(PyObject_CallMethod(data.get(), "copy_", "O", copy.get())) &&
+           restore_metadata(own.get(), metadata.get());
+  });
+  return true;
+}
+
 void Transaction::keep_tensor(PyObject* tensor, const TorchApi& api) {
   TensorRef ref;
   constexpr int32_t kCpu = 1;

@@ -52,6 +52,8 @@ class Transaction {
   void begin_tape(const Tape& tape, const std::vector<Ref>& env, const TorchApi& api);
   /// Before a plan writes to `bytes` of a CPU tensor (or array), from its first element on.
   void keep_memory(PyObject* tensor, void* data, size_t bytes);
+  /// Before anything else writes to a tensor: a copy, however big it is. False with a Python error set.
+  bool keep_copy(PyObject* tensor);
   /// Before a call of the tape that writes: what lies in the memory of the tape's inputs.
   void keep_operands(const TapeNode& node, const std::vector<Ref>& env, const TorchApi& api);
   /// Before a tensor's `.grad` is replaced.
