@@ -12,6 +12,8 @@
 
 namespace tatara::capture {
 
+struct SaidWarning;
+
 /// A call that the virtual machine is about to make.
 struct TracedCall {
   PyObject* callable;
@@ -52,6 +54,7 @@ class CallTracing final : public TraceFeature {
   PyObject* call_float(const TracedCall& call);
   PyObject* call_special(const Frame& f, const TracedCall& call);
   PyObject* call_by_operands(const Frame& f, const TracedCall& call);
+  PyObject* call_warn(const Frame& f, const TracedCall& call);
   PyObject* call_in_c(const TracedCall& call, const CallPlan& plan);
   /// Why the graph breaks before a call that enters a guard of torch's (function_modes.cpp); empty: it is none.
   std::string enters_guard(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
@@ -69,6 +72,7 @@ class CallTracing final : public TraceFeature {
   void reset() { own_ = {}; }
 
  private:
+  bool read_warning(const Frame& f, const TracedCall& call, SaidWarning& warning) const;
   PyObject* ask_registry(const TracedCall& call);
   CallPlan plan_class(PyTypeObject* type) const;
   static CallPlan plan_object(PyObject* callable);

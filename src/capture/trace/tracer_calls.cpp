@@ -200,6 +200,10 @@ PyObject* Tracer::call_known(Frame& f, const TracedCall& call) {
         const Bypass bypass(bypass_);
         return call.perform();
       }
+      if (plan.name == "_warnings.warn") {
+        PyObject* const done = calls().call_warn(f, call);
+        if (done != not_handled() || !tracing()) return done;
+      }
       return graph_break("call of " + plan.name) ? not_handled() : nullptr;
     }
     case Kind::kPure: return calls().call_in_c(call, plan);

@@ -265,6 +265,9 @@ bool vm_sees_frames();
 /// evaluator, which is faster.
 void vm_run_unobserved(bool run);
 
+/// How often the filters of Python's warnings have changed, as the interpreter counts it.
+long vm_filters_version();
+
 /// An object that nobody was to see goes without its finalizer (`__del__`, or what a generator does when it is closed).
 void vm_drop_finalizer(PyObject* object);
 

@@ -517,6 +517,8 @@ PyObject* call_ex(PyObject* callable, PyObject* args, PyObject* kwargs) {
 
 namespace tatara::capture {
 
+long vm_filters_version() { return PyInterpreterState_Get()->warnings.filters_version; }
+
 void vm_drop_finalizer(PyObject* object) {
   if (PyObject_IS_GC(object) && Py_TYPE(object)->tp_finalize != nullptr) _PyGC_SET_FINALIZED(object);
 }
