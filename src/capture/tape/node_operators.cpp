@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "capture/host/known_calls.h"
 #include "capture/host/torch_api.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
@@ -88,8 +89,20 @@ bool is_no_view(const TapeNode& node) {
          });
 }
 
-bool may_be_view(const TapeNode& node) {
+/// Whether it indexes by tensors, which copies. A tensor of one number is taken as that number.
+static bool takes_places(const Tape& tape, const TapeNode& node) {
+  if (node.mutates || !known_torch(node.name).is(kTakesMasks) || PyTuple_GET_SIZE(node.args.get()) != 2) return false;
+  bool found = false;
+  for_each_slot(PyTuple_GET_ITEM(node.args.get(), 1), [&](int slot) {
+    const TapeSlot& index = tape.slots()[static_cast<size_t>(slot)];
+    found = found || (!index.number && index.sizes && PyTuple_GET_SIZE(index.sizes.get()) > 0);
+  });
+  return found;
+}
+
+bool may_be_view(const Tape& tape, const TapeNode& node) {
   const Candidates* candidates = candidates_of(node);
+  if (takes_places(tape, node)) return false;
   return candidates == nullptr || std::any_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
            return candidate.op->kind == OpKind::kView || candidate.op->traits.may_view;
          });

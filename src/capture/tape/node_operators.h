@@ -19,7 +19,7 @@ bool hands_on_history(const TapeNode& node);
 bool is_no_view(const TapeNode& node);
 
 /// Whether a result may be a view of the first operand. True of calls that the registry lacks.
-bool may_be_view(const TapeNode& node);
+bool may_be_view(const Tape& tape, const TapeNode& node);
 
 /// The schema of an overload of the host's dispatcher, or of the only one of an operator; null: there are several.
 Ref host_schema(PyObject* func);

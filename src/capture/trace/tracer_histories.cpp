@@ -133,7 +133,7 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
     if (known_torch(node.name).is(kWithoutHistory) && node.name != "detach")
       made.insert(node.outputs.begin(), node.outputs.end());
     if ((!any && !maybe) || (node.mutates && !node.grad)) continue;
-    if (!node.grad && may_be_view(node) && !detaches(node)) {
+    if (!node.grad && may_be_view(tape, node) && !detaches(node)) {
       // A view says that it requires grad where its base does, though nothing is recorded.
       for (const int output : node.outputs) needs[static_cast<size_t>(output)] = NeedsGrad::kUnknown;
       continue;
@@ -237,7 +237,8 @@ bool HistoryTracing::needs_outer_history() {
 /// from it with gradients on.
 void HistoryTracing::note_silent_views(const TapeNode& node) {
   Trace& t = *trace_;
-  if (node.grad || node.level != 0 || PyTuple_GET_SIZE(node.args.get()) == 0 || !may_be_view(node) || detaches(node))
+  if (node.grad || node.level != 0 || PyTuple_GET_SIZE(node.args.get()) == 0 || !may_be_view(t.tape, node) ||
+      detaches(node))
     return;
   const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
   if (operand < 0) return;

@@ -84,7 +84,7 @@ bool HistoryTracing::keeps_data(PyObject* tensor, PyObject* data) const {
 
 bool HistoryTracing::made_as_view(int slot) const {
   const TapeNode* made = trace_->tape.maker(slot);
-  return made != nullptr && (may_be_view(*made) || detaches(*made));
+  return made != nullptr && (may_be_view(trace_->tape, *made) || detaches(*made));
 }
 
 bool HistoryTracing::depends_on_base(const TorchFunction& fn, PyObject* args) const {
