@@ -113,6 +113,12 @@ def asserted(x: Tensor, w: Tensor) -> Any:
     return (x @ w).sin() * 2
 
 
+def places(x: Tensor, w: Tensor) -> Any:
+    rows = torch.nonzero(x[:, 0] > 0, as_tuple=False)
+    i, j = (x > 0.5).nonzero(as_tuple=True)
+    return x[rows[:, 0]].exp() @ w, (x > 0.5).nonzero(as_tuple=False) * 2, x[i, j] + rows.shape[0]
+
+
 WHOLE = [
     mask,
     prune,
@@ -127,6 +133,7 @@ WHOLE = [
     select,
     set_rows,
     where,
+    places,
     experts,
     parts,
     layouts,

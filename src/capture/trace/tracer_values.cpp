@@ -407,7 +407,9 @@ Ref ValueTracing::decided_call(const TorchFunction& fn, PyObject* func, PyObject
   if (fn.dispatcher || count == 0) return {};
   const KnownTorch known = known_torch(fn.name);
   if (known.is(kTakesMasks)) return count > 1 && named == 0 ? masked(fn, func, args) : Ref();
-  const bool told = named == 1 && PyDict_GetItemString(kwargs, "as_tuple") == Py_True;
+  PyObject* const tuple = named == 1 ? PyDict_GetItemString(kwargs, "as_tuple") : nullptr;
+  const bool told = tuple == Py_True;
+  if (known.is(kGivesPlaces) && known.is(kDataDecide) && tuple == Py_False) kwargs = nullptr;  // as without it
   if (known.is(kGivesPlaces) && count == 1 && (told || (named == 0 && !known.is(kDataDecide)))) {
     PyObject* const condition = PyTuple_GET_ITEM(args, 0);
     const bool tensor = api_.is_plain_tensor(condition) && PyLong_AsLong(attr_or_null(condition, "ndim").get()) > 0;
