@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "capture/graph/hidden_views.h"
 #include "capture/graph/tape_arguments.h"
 #include "capture/host/package.h"
 #include "capture/tape/node_operators.h"
@@ -142,6 +143,11 @@ bool typed_by_host(const OpDef& op) { return !op.meta && !op.decompose && !op.ch
 
 TapeGraph TapeConverter::finish(const PassOptions& passes) {
   if (regions_.inside()) throw InternalError("a checkpoint that does not end");
+  if (const std::optional<size_t> hidden = hidden_view(*c_.tape)) {
+    UserLocation place = c_.tape->nodes()[*hidden].location;
+    place.call = static_cast<int>(*hidden);
+    throw Unsupported("a tensor of one number as an index gives a view", place);
+  }
   std::vector<TensorRef> wanted;
   std::vector<int> outputs = computed_outputs(*c_.tape);
   std::sort(outputs.begin(), outputs.end());  // a tensor comes before its views, and is the whole of its memory

@@ -1,5 +1,7 @@
 #include "capture/graph/tape_indexing.h"
 
+#include <algorithm>
+
 #include "capture/graph/tape_arguments.h"
 #include "support/error.h"
 
@@ -40,7 +42,7 @@ TapeIndexing::TensorRef TapeIndexing::constant(PyObject* numbers, Device device)
   return c_.constant(std::move(placed));
 }
 
-TapeIndexing::Indexed TapeIndexing::index(const TapeNode& node) {
+TapeIndexing::Indexed TapeIndexing::index(const TapeNode& node, Of of) {
   PyObject* self = PyTuple_GET_ITEM(node.args.get(), 0);
   PyObject* key = PyTuple_GET_ITEM(node.args.get(), 1);
   Indexed result{c_.refs[static_cast<size_t>(slot_of(self))], {}, false};
@@ -50,6 +52,11 @@ TapeIndexing::Indexed TapeIndexing::index(const TapeNode& node) {
   } else {
     items.push_back(key);
   }
+  // Beside tensors of places the host takes numbers by themselves, also those that are tensors.
+  const bool places = std::any_of(items.begin(), items.end(), [this](PyObject* item) {
+    return is_list_of_ints(item) ||
+           (slot_of(item) >= 0 && c_.fz.type(c_.refs[static_cast<size_t>(slot_of(item))]).dim() > 0);
+  });
   int64_t taken = 0;
   for (PyObject* item : items) taken += item != Py_None && item != Py_Ellipsis && !PyBool_Check(item) ? 1 : 0;
   const int64_t rank = c_.fz.type(result.base).dim();
@@ -75,6 +82,14 @@ TapeIndexing::Indexed TapeIndexing::index(const TapeNode& node) {
       const TensorRef tensor = c_.refs[static_cast<size_t>(slot_of(item))];
       if (!is_integral(c_.fz.type(tensor).dtype) || c_.fz.type(tensor).dtype == DType::kUInt8) {
         throw Unsupported("an index tensor of type " + c_.fz.type(tensor).str());
+      }
+      if (places && c_.fz.type(tensor).dim() == 0) {
+        if (of == Of::kWrite) throw Unsupported("a write to places and a number that are tensors");
+        TensorList alone;
+        alone.values.assign(static_cast<size_t>(dim), kNoValue);
+        alone.values.push_back(tensor);
+        result.base = view("index", {TensorArg{result.base}, std::move(alone)});
+        continue;
       }
       result.tensors.values.push_back(tensor);
       result.advanced = true;
@@ -106,7 +121,7 @@ TapeIndexing::TensorRef TapeIndexing::slice(TensorRef base, int64_t dim, const P
 
 TapeIndexing::TensorRef TapeIndexing::get_item(const TapeNode& node) {
   const TensorRef self = c_.refs[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)))];
-  Indexed indexed = index(node);
+  Indexed indexed = index(node, Of::kRead);
   if (!indexed.advanced) {
     // A tensor of its own, also for x[:] and x[...].
     return indexed.base == self ? view("alias", {TensorArg{self}}) : indexed.base;
@@ -130,7 +145,7 @@ bool TapeIndexing::fill_masked(const TapeNode& node) {
 
 void TapeIndexing::set_item(const TapeNode& node) {
   if (fill_masked(node)) return;
-  Indexed indexed = index(node);
+  Indexed indexed = index(node, Of::kWrite);
   PyObject* value = PyTuple_GET_ITEM(node.args.get(), 2);
   const OpRegistry& registry = OpRegistry::global();
   const int slot = slot_of(value);

@@ -21,7 +21,8 @@ class TapeIndexing {
     TensorList tensors;  // kNoValue: a full slice
     bool advanced = false;
   };
-  Indexed index(const TapeNode& node);
+  enum class Of : bool { kRead, kWrite };
+  Indexed index(const TapeNode& node, Of of);
   TensorRef view(const char* op, std::vector<Arg> args);
   Scalar number(PyObject* o);
   TensorRef constant(PyObject* numbers, Device device);
