@@ -73,6 +73,12 @@ bool is_plain_sequence(PyObject* object) {
          PyDict_CheckExact(object) || PyRange_Check(object);
 }
 
+/// Whether a dict is given what it has at that key, so that nothing ends.
+bool puts_back(PyObject* target, std::string_view method, std::span<PyObject* const> operands) {
+  if (method != "__setitem__" || operands.size() != 2 || !PyDict_CheckExact(target)) return false;
+  return PyUnicode_CheckExact(operands[0]) && PyDict_GetItemWithError(target, operands[0]) == operands[1];
+}
+
 bool is_ordered_dict(PyObject* object) { return PyObject_TypeCheck(object, &PyODict_Type) != 0; }
 
 }  // namespace
@@ -279,7 +285,8 @@ PyObject* WriteTracing::mutate(PyTypeObject* type, PyObject* target, const std::
                                            : " on an object that existed before the trace (";
     return graph_break(name + what + type_name(target) + ")") ? not_handled() : nullptr;
   }
-  if ((name_traits(name) & kAdds) == 0 && !lifetimes().break_if_noticed(target)) return nullptr;
+  if ((name_traits(name) & kAdds) == 0 && !puts_back(target, name, operands) && !lifetimes().break_if_noticed(target))
+    return nullptr;
   if (!tracing()) return not_handled();
   for (PyObject* operand : operands) {
     reads().watch_container(operand);
