@@ -29,8 +29,16 @@ void GradientGuards::leaf(PyObject* tensor, ReadNotes& notes) {
   if (std::none_of(leaves_.begin(), leaves_.end(), same)) leaves_.push_back(Ref::borrow(tensor));
 }
 
-void GradientGuards::drop_leaf(PyObject* tensor) {
+void GradientGuards::requires_grad(PyObject* tensor, bool needs, ReadNotes& notes) {
+  if (!asked_.insert(tensor).second) return;
+  notes.know(tensor);
+  needs_.push_back({Ref::borrow(tensor), needs});
+}
+
+void GradientGuards::drop(PyObject* tensor) {
   std::erase_if(leaves_, [tensor](const Ref& leaf) { return leaf.get() == tensor; });
+  if (asked_.erase(tensor) == 0) return;
+  std::erase_if(needs_, [tensor](const Need& need) { return need.tensor.get() == tensor; });
 }
 
 /// Whether arguments and captured tensors are each another tensor.
@@ -48,6 +56,11 @@ bool GradientGuards::check(ObjectCheck& check) const {
   if (passes_ && !all_distinct(check)) {
     if (check.why != nullptr) *check.why = "two tensors are one now, which gradients tell";
     return false;
+  }
+  for (const Need& need : needs_) {
+    if (check.api.requires_grad(need.tensor.get()) == need.needs) continue;
+    return check.fail("requires_grad of a tensor", nullptr, need.needs ? Py_True : Py_False,
+                      need.needs ? Py_False : Py_True);
   }
   for (const Ref& tensor : leaves_) {
     if (!check.api.is_leaf(tensor.get())) return check.fail("history of a tensor", nullptr, nullptr, nullptr);

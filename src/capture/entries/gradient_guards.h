@@ -21,13 +21,16 @@ class GradientGuards {
   void passes() { passes_ = true; }
   /// A tensor that is no argument must stay without a history.
   void leaf(PyObject* tensor, ReadNotes& notes);
-  void drop_leaf(PyObject* tensor);
+  /// Whether a tensor that is no argument requires grad must stay as it is.
+  void requires_grad(PyObject* tensor, bool needs, ReadNotes& notes);
+  /// The tensor is another one in each call.
+  void drop(PyObject* tensor);
   /// Found as the gradient of a tensor. It may have ended.
   bool is_gradient(PyObject* object) const { return values_.contains(object); }
   bool check(ObjectCheck& check) const;
   void describe(std::vector<std::string>& lines) const;  // guards_print.cpp
-  size_t size() const { return gradients_.size() + leaves_.size() + static_cast<size_t>(passes_); }
-  int traverse(const Visitor& visit) const { return visit(gradients_, leaves_); }
+  size_t size() const { return gradients_.size() + leaves_.size() + needs_.size() + static_cast<size_t>(passes_); }
+  int traverse(const Visitor& visit) const { return visit(gradients_, leaves_, needs_); }
 
  private:
   struct Watch {
@@ -38,10 +41,17 @@ class GradientGuards {
     TensorMeta meta;
     int traverse(const Visitor& visit) const { return visit(tensor, value); }
   };
+  struct Need {
+    Ref tensor;
+    bool needs = false;
+    int traverse(const Visitor& visit) const { return visit(tensor); }
+  };
   bool all_distinct(const ObjectCheck& check) const;
 
   std::vector<Watch> gradients_;
   std::vector<Ref> leaves_;
+  std::vector<Need> needs_;
+  std::unordered_set<PyObject*> asked_;  // those of needs_
   bool passes_ = false;
   std::unordered_set<PyObject*> values_;  // identities alone
 };

@@ -306,6 +306,9 @@ void AttributeGuards::describe(std::vector<std::string>& lines, const std::vecto
 
 void GradientGuards::describe(std::vector<std::string>& lines) const {
   if (passes_) add_line(lines, "tensors are different objects, as they were");
+  for (const Need& need : needs_) {
+    add_line(lines, object_text(need.tensor.get()), need.needs ? " requires grad" : " does not require grad");
+  }
   for (const Ref& leaf : leaves_) add_line(lines, object_text(leaf.get()), " has no history");
   for (const Watch& watch : gradients_) {
     add_line(lines, "gradient of ",

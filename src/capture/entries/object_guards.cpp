@@ -107,7 +107,7 @@ std::vector<PyObject*> ObjectGuards::take_sources(TorchApi& api, const std::func
     source.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)));
     source.grad = api.requires_grad(value);
     source.leaf = api.is_leaf(value);
-    gradients_.drop_leaf(value);
+    gradients_.drop(value);
     read.source = numbers[value] = static_cast<int>(sources_.size());
     sources_.push_back(std::move(source));
     result.push_back(value);

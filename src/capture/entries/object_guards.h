@@ -72,6 +72,8 @@ class ObjectGuards {
   void passes() { gradients_.passes(); }
   /// A tensor that is no argument must stay without a history.
   void leaf(PyObject* tensor) { gradients_.leaf(tensor, notes_); }
+  /// Whether a tensor that is no argument requires grad must stay as it is.
+  void requires_grad(PyObject* tensor, bool needs) { gradients_.requires_grad(tensor, needs, notes_); }
   /// A number whose value may differ: check_numbers() tells it.
   void number(ReadPlace place, PyObject* value, size_t symbol, IntRange range) {
     numbers_.add(place, value, symbol, range, notes_);

@@ -1,6 +1,7 @@
-// Arithmetic on Python numbers that comes before a graph.
+// What comes before a graph: arithmetic on Python numbers, and requires_grad_() of its inputs.
 #include "capture/run/compiled_runner.h"
 #include "capture/tape/tape.h"
+#include "capture/tape/transaction.h"
 
 namespace tatara::capture {
 namespace {
@@ -20,9 +21,11 @@ bool run_numbers(const Tape& tape, const std::vector<size_t>& nodes, std::vector
   if (!nodes.empty() && !tape.symbol_values(env, api, symbols)) return false;
   for (const size_t n : nodes) {
     const TapeNode& node = tape.nodes()[n];
+    if (Transaction* const transaction = Transaction::current(); transaction != nullptr && is_leaf_mark(node))
+      transaction->keep_operands(node, env, api);
     Ref value = Tape::call_object(node, env, symbols);
     if (!value) return false;
-    if (!is_as_traced(tape.slots()[static_cast<size_t>(node.outputs[0])], value.get())) {
+    if (!is_leaf_mark(node) && !is_as_traced(tape.slots()[static_cast<size_t>(node.outputs[0])], value.get())) {
       PyErr_SetString(PyExc_ArithmeticError, "a number of another kind than before");
       return false;
     }

@@ -267,6 +267,7 @@ void Transaction::begin_tape(const Tape& tape, const std::vector<Ref>& env, cons
 }
 
 void Transaction::keep_operands(const TapeNode& node, const std::vector<Ref>& env, const TorchApi& api) {
+  if (is_leaf_mark(node)) keep_leaf(env[static_cast<size_t>(node.outputs[0])].get());
   if (!can_undo() || (!node.mutates && !node.statistics)) return;
   const ErrorAside aside;
   const bool history = api.present() && api.grad_enabled();
@@ -298,6 +299,13 @@ void Transaction::keep_gradient(PyObject* tensor) {
   change.object = Ref::borrow(tensor);
   change.value = attr_or_null(tensor, "grad");
   changes_.push_back(std::move(change));
+}
+
+void Transaction::keep_leaf(PyObject* tensor) {
+  if (tensor == nullptr || attribute_is_true(tensor, "requires_grad")) return;
+  on_undo([held = Ref::borrow(tensor)] {
+    return static_cast<bool>(Ref::steal(PyObject_CallMethod(held.get(), "requires_grad_", "O", Py_False)));
+  });
 }
 
 void Transaction::on_undo(std::function<bool()> take_back) {

@@ -91,6 +91,7 @@ class Transaction {
   struct Range {
     const char *begin, *end;
   };
+  void keep_leaf(PyObject* tensor);
   void keep_tensor(PyObject* tensor, const TorchApi& api);
   void keep_array(PyObject* array, const TorchApi& api);
   bool keep_bytes(PyObject* owner, Ref metadata, void* data, size_t bytes);

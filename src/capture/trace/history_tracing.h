@@ -21,7 +21,11 @@ class HistoryTracing final : public TraceFeature {
   /// Whether the tensor will require grad once it is real.
   NeedsGrad needs_grad(int slot) const;
   std::vector<NeedsGrad> needs_grads() const;  // of all slots
+  /// The same for a tensor from before the trace: whether it does now, behind what the trace has recorded. It becomes a guard.
+  NeedsGrad older_needs_grad(PyObject* tensor);
   bool needs_outer_history();
+  /// Of a tensor from before the trace that had none. It becomes a guard.
+  bool lacks_history(PyObject* tensor);
   long version_of(PyObject* tensor) const;
   PyObject* answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   /// Whether it asks a tensor that may be a view for its base, for its place in there or whether it is one of inference mode.
@@ -53,12 +57,15 @@ class HistoryTracing final : public TraceFeature {
   Ref ask_host(const TapeNode& node, const std::vector<NeedsGrad>& needs) const;
   std::vector<NeedsGrad> ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const;
   bool made_as_view(int slot) const;
+  bool writes_histories();
   bool refused_as_leaf(PyObject* tensor) const;
 
   /// Of one trace.
   struct Own {
     std::map<size_t, History> histories;
     std::unordered_set<int> silent_views;  // slots, see note_silent_views()
+    size_t looked = 0;                     // nodes that writes_histories() has seen
+    bool written = false;                  // what it has found
   };
   mutable Own own_;  // answers are kept
 };

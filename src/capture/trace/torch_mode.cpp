@@ -112,10 +112,7 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
         const Ref value = Ref::steal(PyObject_Call(func, args, kwargs));
         if (!value) return nullptr;
         // Nothing guards the rest: hooks stay when a tensor no longer requires grad.
-        if (fn.name == "grad_fn" && value.get() == Py_None && !attribute_is_true(tensor, "requires_grad")) {
-          trace_->guard.check_grad = true;
-          Py_RETURN_NONE;
-        }
+        if (fn.name == "grad_fn" && value.get() == Py_None && histories().lacks_history(tensor)) Py_RETURN_NONE;
       }
       if (!graph_break("read of " + fn.name)) return nullptr;
       return PyObject_Call(func, args, kwargs);

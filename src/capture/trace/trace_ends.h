@@ -73,6 +73,7 @@ class TraceEnds final : public TraceFeature {
   /// After take_back(): later calls that fit the entry run in eager. False: see refuse().
   bool leave_to_eager(std::unique_ptr<Entry> entry, bool prepared);
   void take_sources();
+  void guard_histories();
   /// Compiles what the trace has found. `ran`: its tape has run. False with a Python error set.
   bool prepare_entry(Entry& entry, bool ran);
   void split_late(Entry& entry);

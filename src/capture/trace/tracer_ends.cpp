@@ -466,6 +466,19 @@ void TraceEnds::take_sources() {
     if (!t.object_index.emplace(tensor, index).second) continue;
     if (const int slot = t.tape.find(tensor); slot >= 0) t.tape.set_guard_index(slot, index);
   }
+  guard_histories();
+}
+
+/// Where gradients are on, what tensors require them tells what results do.
+void TraceEnds::guard_histories() {
+  Trace& t = *trace_;
+  const std::vector<TapeNode>& nodes = t.tape.nodes();
+  t.guard.check_grad =
+      t.guard.check_grad || std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& node) { return node.grad; });
+  for (const TapeSlot& slot : t.tape.slots()) {
+    if (!t.guard.check_grad || !slot.input || slot.number || slot.guard_index >= 0) continue;
+    if (api_.is_torch_tensor(slot.object.get())) t.object_guards.requires_grad(slot.object.get(), slot.requires_grad);
+  }
 }
 
 bool TraceEnds::prepare_entry(Entry& entry, bool ran) {

@@ -478,11 +478,10 @@ bool GradientTracing::changes_nothing(PyObject* args, PyObject* kwargs) {
   const Bypass bypass(bypass_);
   const int slot = slot_for(tensor);
   bool same = false;
-  if (slot >= 0 && trace_->tape.slots()[static_cast<size_t>(slot)].input) {
-    trace_->guard.check_grad = true;
-    same = attr_or_null(tensor, "requires_grad").get() == wanted;
-  } else if (slot >= 0) {
-    same = histories().needs_grad(slot) == (wanted == Py_True ? NeedsGrad::kYes : NeedsGrad::kNo);
+  if (slot >= 0) {
+    const bool older = trace_->tape.slots()[static_cast<size_t>(slot)].input;
+    const NeedsGrad now = older ? histories().older_needs_grad(tensor) : histories().needs_grad(slot);
+    same = now == (wanted == Py_True ? NeedsGrad::kYes : NeedsGrad::kNo);
   }
   return same;
 }

@@ -180,19 +180,61 @@ bool HistoryTracing::differs_in_levels(const TorchFunction& fn, PyObject* args) 
          (trace_->tape.makes(trace_->tape.find(tensor)) || trace_->index_of(tensor) >= 0);
 }
 
+/// Whether the tape writes to a tensor that may be older, or share its memory, where that may give it a history.
+bool HistoryTracing::writes_histories() {
+  const Tape& tape = trace_->tape;
+  if (own_.looked > tape.nodes().size()) own_.looked = 0;
+  for (; own_.looked < tape.nodes().size() && !own_.written; ++own_.looked) {
+    const TapeNode& node = tape.nodes()[own_.looked];
+    if (!node.mutates || !node.grad) continue;
+    const int target = PyTuple_GET_SIZE(node.args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) : -1;
+    const int base = target >= 0 ? view_origin(tape, target).base : -1, root = base >= 0 ? base : target;
+    const TapeNode* made = tape.makes(root) ? tape.maker(root) : nullptr;
+    own_.written = made == nullptr || !is_operator_call(*made) || !is_no_view(*made);
+  }
+  return own_.written;
+}
+
+NeedsGrad HistoryTracing::older_needs_grad(PyObject* tensor) {
+  Trace& t = *trace_;
+  const int known = t.tape.find(tensor);
+  if (known >= 0 && gradients().is_made_leaf(known)) return NeedsGrad::kYes;
+  const Bypass bypass(bypass_);
+  const bool needs = attribute_is_true(tensor, "requires_grad");
+  t.guard.check_grad = true;
+  if (t.index_of(tensor) < 0 && !t.object_guards.is_gradient(tensor)) t.object_guards.requires_grad(tensor, needs);
+  if (needs) return NeedsGrad::kYes;
+  if (!writes_histories()) return NeedsGrad::kNo;
+  const int slot = slot_for(tensor);
+  return slot >= 0 ? needs_grad(slot) : NeedsGrad::kUnknown;
+}
+
+bool HistoryTracing::lacks_history(PyObject* tensor) {
+  const int slot = trace_->tape.find(tensor);
+  return (slot >= 0 && gradients().is_made_leaf(slot)) || older_needs_grad(tensor) == NeedsGrad::kNo;
+}
+
 PyObject* HistoryTracing::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
   if (slot >= 0 && transforms().open_levels().empty() && gradients().is_made_leaf(slot))
     Py_RETURN_TRUE;  // requires_grad, and is_leaf
   trace_->guard.check_grad = true;
-  if (!trace_->tape.makes(slot)) {
+  if (tensor != nullptr && api_.is_torch_tensor(tensor) && !trace_->tape.makes(slot)) {
+    const NeedsGrad now = older_needs_grad(tensor);
     Ref answer;
     bool asks_kind = false;  // of those without gradients all are leaves
+    bool changed = false;    // by the trace
     {
       const Bypass bypass(bypass_);
       answer = Ref::steal(PyObject_Call(func, args, kwargs));
-      asks_kind = fn.name == "is_leaf" && attribute_is_true(tensor, "requires_grad");
+      const bool needs = attribute_is_true(tensor, "requires_grad");
+      asks_kind = fn.name == "is_leaf" && needs;
+      changed = now != (needs ? NeedsGrad::kYes : NeedsGrad::kNo);
+    }
+    if (changed) {
+      if (!graph_break("read of " + fn.name + " of a tensor that was written to")) return nullptr;
+      return PyObject_Call(func, args, kwargs);
     }
     // The object guards on what is no argument do not tell leaves from others.
     if (asks_kind && trace_->index_of(tensor) < 0) {

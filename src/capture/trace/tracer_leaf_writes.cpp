@@ -40,8 +40,7 @@ bool HistoryTracing::refused_as_leaf(PyObject* tensor) const {
     if (own(slots.back())) break;
     slots.push_back(base);
   }
-  if (std::any_of(slots.begin(), slots.end(),
-                  [&](int slot) { return t.tape.makes(slot) && gradients().is_made_leaf(slot); }))
+  if (std::any_of(slots.begin(), slots.end(), [&](int slot) { return slot >= 0 && gradients().is_made_leaf(slot); }))
     return true;
   if (t.tape.makes(slots.back())) return false;
   if (slots.back() >= 0) tensor = t.tape.slots()[static_cast<size_t>(slots.back())].object.get();
