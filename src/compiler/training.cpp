@@ -1,6 +1,8 @@
 #include "compiler/training.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <utility>
 
 #include "ops/core/op_def.h"
@@ -64,7 +66,8 @@ TrainingPlan compile_plan(const Graph& graph, const CompileOptions& options, std
 }
 
 TrainingStage::TrainingStage(const Graph& forward_graph_of, std::vector<bool> input_needs,
-                             const CompileOptions& compile_options, std::vector<CompileResult>& results)
+                             const CompileOptions& compile_options, std::vector<CompileResult>& results,
+                             const ResultGroups* result_groups)
     : graph(with_generator_states(differentiable_form(forward_graph_of, input_needs, compile_options.passes),
                                   compile_options.passes)),
       needs(std::move(input_needs)),
@@ -84,20 +87,86 @@ TrainingStage::TrainingStage(const Graph& forward_graph_of, std::vector<bool> in
     cotangent_orders.clear();
   }
   check_aliases();
+  find_groups(result_groups);
   const JointGraph joint = joint_graph(graph, needs);
   BackwardStage whole = cut_ready(joint);
   saved = choose_saved(whole.joint);
   for (const ValueId v : saved) saved_types.push_back(whole.joint.graph.type(v));
-  find_unreached(joint);
   find_carriers();
-  whole.cut = cut_backward(whole.joint);
   ForwardGraph first = forward_graph(whole.joint, saved);
   saved_places = std::move(first.saved);
   forward = compile_plan(first.graph, options, results);
-  whole.plan = compile_plan(whole.cut.graph, options, results);
-  find_second_inputs(joint);
-  backwards_.emplace(std::vector<bool>(differentiable.size(), true), std::move(whole));
+  values_matter = inputs_read(joint, true);
+  for (StageGroup& group : groups) {
+    const bool all = groups.size() == 1;
+    const JointGraph part = all ? joint : joint_graph(graph, needs, output_mask(mask_of(group.results)));
+    BackwardStage made = all ? std::move(whole) : cut_ready(part);
+    made.cut = cut_backward(made.joint);
+    made.plan = compile_plan(made.cut.graph, options, results);
+    complete_group(group, part);
+    backwards_.emplace(mask_of(group.results), std::move(made));
+  }
   known_guards = ctx.guards().size();
+}
+
+void TrainingStage::find_groups(const ResultGroups* result_groups) {
+  std::map<int, size_t> numbers;
+  for (size_t i = 0; i < differentiable.size(); ++i) {
+    const auto output = static_cast<size_t>(differentiable[i]);
+    const int group = result_groups != nullptr ? result_groups->of_output[output] : 0;
+    const auto [found, added] = numbers.try_emplace(group, groups.size());
+    if (added) groups.emplace_back();
+    StageGroup& mine = groups[found->second];
+    mine.results.push_back(static_cast<int>(i));
+    mine.used_up = result_groups == nullptr || group < 0 || result_groups->used_up[static_cast<size_t>(group)];
+  }
+}
+
+void TrainingStage::complete_group(StageGroup& group, const JointGraph& joint) {
+  if (groups.size() == 1) {
+    group.saved.resize(saved.size() + carriers.size());
+    std::iota(group.saved.begin(), group.saved.end(), 0);
+  } else {
+    group.saved = read_by(group, joint);
+  }
+  // What keeps nothing has nothing to use up.
+  group.used_up = group.used_up || std::any_of(group.saved.begin(), group.saved.end(),
+                                               [this](int place) { return static_cast<size_t>(place) < saved.size(); });
+  group.unreached = unreached_by(group.results, joint);
+  const std::vector<bool> read = groups.size() == 1 ? values_matter : inputs_read(joint, false);
+  for (size_t i = 0; i < needs.size(); ++i) {
+    const bool is_saved = std::any_of(group.saved.begin(), group.saved.end(), [&](int place) {
+      if (static_cast<size_t>(place) >= saved_places.size()) return false;
+      const ForwardGraph::Saved& s = saved_places[static_cast<size_t>(place)];
+      return s.from == ForwardGraph::Saved::From::kInput && s.index == static_cast<int>(i);
+    });
+    if (!is_saved && read[i]) group.second_inputs.push_back(static_cast<int>(i));
+  }
+}
+
+std::vector<int> TrainingStage::read_by(const StageGroup& group, const JointGraph& joint) const {
+  std::set<int> places;
+  const auto add = [&](const JointGraph& part) {
+    for (const int input : cut_backward(cut_ready(part).joint).inputs) {
+      if (input >= 0) places.insert(input);
+    }
+  };
+  add(joint);
+  for (const int result : group.results) {
+    if (group.results.size() > 1) add(joint_graph(graph, needs, output_mask(mask_of({result}))));
+  }
+  for (const ValueId v : random_values(in_parts(joint, options.passes))) {  // second derivatives may read them
+    const auto place = std::find(saved.begin(), saved.end(), v);
+    if (place != saved.end()) places.insert(static_cast<int>(place - saved.begin()));
+  }
+  for (size_t k = 0; k < carriers.size(); ++k) places.insert(static_cast<int>(saved.size() + k));
+  return {places.begin(), places.end()};
+}
+
+std::vector<bool> TrainingStage::mask_of(const std::vector<int>& places) const {
+  std::vector<bool> mask(differentiable.size(), false);
+  for (const int place : places) mask[static_cast<size_t>(place)] = true;
+  return mask;
 }
 
 BackwardStage TrainingStage::cut_ready(const JointGraph& joint) const {
@@ -155,19 +224,37 @@ SecondStage TrainingStage::second(const std::vector<bool>& given, const std::vec
   return made;
 }
 
-void TrainingStage::find_unreached(const JointGraph& joint) {
+std::vector<int> TrainingStage::unreached_by(const std::vector<int>& places, const JointGraph& joint) const {
+  std::vector<int> unreached;
+  std::vector<bool> before(graph.num_values(), false);  // what the results are made of at all
+  for (const int place : places) {
+    const int output = differentiable[static_cast<size_t>(place)];
+    before[static_cast<size_t>(graph.outputs()[static_cast<size_t>(output)].value)] = true;
+  }
+  for (size_t n = graph.num_nodes(); n-- > 0;) {
+    const Node& node = graph.node(static_cast<NodeId>(n));
+    const auto is_before = [&](ValueId v) { return before[static_cast<size_t>(v)]; };
+    if (std::none_of(node.outputs.begin(), node.outputs.end(), is_before)) continue;
+    for_each_operand(node, [&](ValueId v) { before[static_cast<size_t>(v)] = true; });
+  }
   for (size_t i = 0; i < needs.size(); ++i) {
     const auto input = static_cast<int>(i);
     if (!needs[i] || std::find(joint.gradients.begin(), joint.gradients.end(), input) != joint.gradients.end())
       continue;
+    if (!before[static_cast<size_t>(graph.inputs()[i])]) {
+      unreached.push_back(input);
+      continue;
+    }
     std::vector<bool> alone(needs.size(), false);
     alone[i] = true;
     const std::vector<bool> follows = values_needing_grad(graph, alone);
-    const bool any = std::any_of(differentiable.begin(), differentiable.end(), [&](int output) {
+    const bool any = std::any_of(places.begin(), places.end(), [&](int place) {
+      const int output = differentiable[static_cast<size_t>(place)];
       return follows[static_cast<size_t>(graph.outputs()[static_cast<size_t>(output)].value)];
     });
     if (!any) unreached.push_back(input);
   }
+  return unreached;
 }
 
 void TrainingStage::check_aliases() const {
@@ -215,30 +302,30 @@ int TrainingStage::nearest_result(size_t output) const {
   return -1;
 }
 
-void TrainingStage::find_second_inputs(const JointGraph& joint) {
+std::vector<bool> TrainingStage::inputs_read(const JointGraph& joint, bool tries) const {
   const std::vector<ValueId> random = random_values(joint);
   const Graph again = eliminate_dead_code(backward_of_inputs(joint, random), options.passes);
-  std::vector<bool> all = needs;
-  all.resize(needs.size() + random.size(), false);
-  all.resize(again.inputs().size(), true);
-  static_cast<void>(joint_graph(differentiable_form(again, all, options.passes), all));
-  const std::vector<int> uses = again.use_counts();
-  for (size_t i = 0; i < needs.size(); ++i) {
-    values_matter.push_back(uses[static_cast<size_t>(again.inputs()[i])] > 0);
-    const bool is_saved = std::any_of(saved_places.begin(), saved_places.end(), [&](const ForwardGraph::Saved& s) {
-      return s.from == ForwardGraph::Saved::From::kInput && s.index == static_cast<int>(i);
-    });
-    if (!is_saved && values_matter[i]) second_inputs.push_back(static_cast<int>(i));
+  if (tries) {
+    std::vector<bool> all = needs;
+    all.resize(needs.size() + random.size(), false);
+    all.resize(again.inputs().size(), true);
+    static_cast<void>(joint_graph(differentiable_form(again, all, options.passes), all));
   }
+  const std::vector<int> uses = again.use_counts();
+  std::vector<bool> read;
+  for (size_t i = 0; i < needs.size(); ++i) read.push_back(uses[static_cast<size_t>(again.inputs()[i])] > 0);
+  return read;
 }
 
 void TrainingStage::find_carriers() {
   const auto look = [&](const std::vector<Expr>& list, size_t input, bool stride) {
     for (size_t d = 0; d < list.size(); ++d) {
       const Expr e = list[d];
-      const bool known = !e.is_symbol() || std::any_of(carriers.begin(), carriers.end(), [&](const auto& c) {
-        return c.symbol == e;
-      }) || std::any_of(saved_types.begin(), saved_types.end(), [e](const TensorType& type) { return binds(type, e); });
+      // Of several groups each keeps a part of what is saved.
+      const bool known = !e.is_symbol() ||
+                         std::any_of(carriers.begin(), carriers.end(), [&](const auto& c) { return c.symbol == e; }) ||
+                         (groups.size() == 1 && std::any_of(saved_types.begin(), saved_types.end(),
+                                                            [e](const TensorType& type) { return binds(type, e); }));
       if (!known) carriers.push_back({e, static_cast<int>(input), static_cast<int>(d), stride});
     }
   };
@@ -273,6 +360,12 @@ std::vector<int> TrainingStage::carry_sizes(Graph& g) const {
 
 BackwardGraph TrainingStage::cut_backward(const JointGraph& joint) const {
   BackwardGraph cut = backward_graph(joint, saved);
+  if (groups.size() > 1) {  // what a group does not read is not kept for it
+    std::vector<int> kept, inputs;
+    cut.graph = without_unused_inputs(cut.graph, kept);
+    for (const int k : kept) inputs.push_back(cut.inputs[static_cast<size_t>(k)]);
+    cut.inputs = std::move(inputs);
+  }
   for (const int k : carry_sizes(cut.graph)) cut.inputs.push_back(static_cast<int>(saved.size()) + k);
   return cut;
 }

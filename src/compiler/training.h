@@ -9,6 +9,7 @@
 #include "compiler/compiler.h"
 #include "ir/graph.h"
 #include "transforms/autodiff.h"
+#include "transforms/result_groups.h"
 
 namespace tatara {
 
@@ -38,6 +39,15 @@ struct SizeCarrier {
 
 struct SecondStage;
 
+/// Results that passes go through together (result_groups.h): to the host one node.
+struct StageGroup {
+  std::vector<int> results;  // places among `differentiable`
+  std::vector<int> saved;    // what their gradients read: places among the saved values and, behind them, carriers
+  std::vector<int> second_inputs;  // inputs that second derivatives read, and that are not saved
+  std::vector<int> unreached;      // inputs that require grad, and whose history is none of these results'
+  bool used_up = true;             // false: a pass uses up nothing
+};
+
 /// A graph with the plans of its gradients. What is compiled later has the options that it was made with.
 struct TrainingStage {
   Graph graph;              // in differentiable form
@@ -49,22 +59,23 @@ struct TrainingStage {
   std::vector<bool> outputs_need;
   std::vector<int> differentiable;                 // fresh outputs with gradients
   std::vector<std::vector<int>> cotangent_orders;  // one for each of these, or none where all are contiguous
-  std::vector<int> second_inputs;                  // inputs that second derivatives read, and that are not saved
   std::vector<bool> values_matter;                 // per input: whether gradients depend on more than its sizes
-  std::vector<int> unreached;                      // inputs that require grad, and whose history is no result's
+  std::vector<StageGroup> groups;                  // all of `differentiable`
   std::vector<SizeCarrier> carriers;               // what they carry follows the saved values
   TrainingPlan forward;
   size_t known_guards = 0;  // of the context: later ones are no guards of the entry
 
-  /// Compiles the forward plan and the backward plan for all cotangents. Throws tatara::Error, also where second derivatives do
-  /// not exist: a graph never does less than eager.
+  /// Compiles the forward plan and for each group the backward plan for all of its cotangents. Throws tatara::Error, also where
+  /// second derivatives do not exist: a graph never does less than eager. `result_groups` null: all results are one group.
   TrainingStage(const Graph& forward_graph_of, std::vector<bool> input_needs, const CompileOptions& compile_options,
-                std::vector<CompileResult>& results);
+                std::vector<CompileResult>& results, const ResultGroups* result_groups = nullptr);
 
   /// The plan for the cotangents that are there (one flag for each of `differentiable`), compiled at its first use.
   const BackwardStage& backward(const std::vector<bool>& given);
   /// The backward computation for these, to be differentiated again; which cotangents require grad. Compiled anew in each call.
   SecondStage second(const std::vector<bool>& given, const std::vector<bool>& cotangents_need) const;
+  /// One flag for each of `differentiable`.
+  std::vector<bool> mask_of(const std::vector<int>& places) const;
   /// Those of `differentiable` whose memory no other of them has part of.
   std::vector<int> alone_in_memory() const;
   /// An output before it that the view is a view of, in eager the next on the way of its gradient; -1: none but its base.
@@ -78,10 +89,14 @@ struct TrainingStage {
   BackwardGraph cut_backward(const JointGraph& joint) const;
   /// A view that needs a gradient is made anew from its base by the host, so the base must need one.
   void check_aliases() const;
-  /// `detach` may stand between such an input and all results.
-  void find_unreached(const JointGraph& joint);
-  /// Tries the second derivatives.
-  void find_second_inputs(const JointGraph& joint);
+  void find_groups(const ResultGroups* result_groups);
+  void complete_group(StageGroup& group, const JointGraph& joint);
+  /// Inputs that require grad and are in no history of the results: `detach` may stand between.
+  std::vector<int> unreached_by(const std::vector<int>& places, const JointGraph& joint) const;
+  /// What one group of several reads of what is saved.
+  std::vector<int> read_by(const StageGroup& group, const JointGraph& joint) const;
+  /// Per input: whether gradients read more than its sizes. Where it `tries`, second derivatives are made once.
+  std::vector<bool> inputs_read(const JointGraph& joint, bool tries) const;
   void find_carriers();
   /// Adds inputs for the sizes that none of a graph's inputs has. The numbers of their carriers.
   std::vector<int> carry_sizes(Graph& g) const;

@@ -7,7 +7,7 @@ can be differentiated in turn.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -37,28 +37,46 @@ _HOOKED = (
 )
 
 
-_NOT_INPUTS = (None, None, None, None)  # gradients of what CompiledNode is given before the inputs
+_NOT_INPUTS = (None, None, None, None, None)  # gradients of what CompiledNode is given before the inputs
+
+
+class Group(NamedTuple):
+    """Results of a stage that passes go through together, as the core describes them."""
+
+    results: tuple[int, ...]  # places among the differentiable ones
+    all_results: int
+    saved: tuple[int, ...]  # places among the saved values
+    all_saved: int
+    used_up: bool  # a pass uses up what is saved
+    second_inputs: tuple[int, ...]  # inputs that second derivatives read, and that are not saved
+    unreached: tuple[int, ...]  # inputs that require grad, and whose history is none of these results'
 
 
 class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
-    """One node for all outputs of a stage that need a gradient; they were computed before. The engine calls the core, which does
-    what is usual itself, without Python code.
+    """One node for a group of outputs of a stage that need a gradient; they were computed before. The engine calls the core,
+    which does what is usual itself, without Python code.
     """
 
     @staticmethod
-    def forward(ctx: Any, stage: Any, given: Any, outputs: Any, saved: Any, *inputs: Any) -> Any:
+    def forward(ctx: Any, stage: Any, group: Any, given: Any, outputs: Any, saved: Any, *inputs: Any) -> Any:
         ctx.stage = stage
+        ctx.group = group
         ctx.not_inputs = len(_NOT_INPUTS)
         ctx.given = given  # what the run was given, for a pass in eager
-        ctx.kept = [(inputs[i], inputs[i]._version) for i in stage.second_inputs]
-        ctx.save_for_backward(*saved)
+        ctx.kept = [(inputs[i], inputs[i]._version) for i in group.second_inputs]
+        if group.used_up:
+            ctx.save_for_backward(*saved)
+        else:
+            ctx.kept_tensors = tuple(saved)
         ctx.set_materialize_grads(False)
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, *cotangents: Any) -> Any:
+    def backward(ctx: Any, *own: Any) -> Any:
+        group = ctx.group
         with torch._C._DisableTorchDispatch():  # eager reads what it saved unseen, too
-            saved = list(ctx.saved_tensors)
+            saved = _spread(ctx.saved_tensors if group.used_up else ctx.kept_tensors, group.saved, group.all_saved)
+        cotangents = tuple(_spread(own, group.results, group.all_results))
         stage = ctx.stage
         if hasattr(ctx, "recording"):
             from tatara.torch import _passes_under_modes
@@ -84,7 +102,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
             seen = _passes_under_modes.gradients(ctx, stage, cotangents, again)
             if seen is not None:
                 return (*_NOT_INPUTS, *seen)
-        if not again:
+        if not again and group.used_up:
             ctx.maybe_clear_saved_tensors()  # unless the graph is retained
 
         def gradients(given: Any, kept: bool) -> Any:
@@ -96,6 +114,14 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
 
 
 _core.install_node(CompiledNode._backward_cls)
+
+
+def _spread(items: Any, places: tuple[int, ...], size: int) -> list[Any]:
+    """The items at their places in a longer list."""
+    found: list[Any] = [None] * size
+    for place, item in zip(places, items, strict=True):
+        found[place] = item
+    return found
 
 
 def _laid_out(gradient: Any, order: tuple[int, ...] | None) -> Any:
@@ -165,7 +191,7 @@ def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool,
     second, sources, targets, constant = stage.second(given, need, saved)
     layouts = stage.layouts or (None,) * len(cotangents)
     places = stage.saved_inputs
-    kept = dict(zip(stage.second_inputs, ctx.kept, strict=True))
+    kept = dict(zip(ctx.group.second_inputs, ctx.kept, strict=True))
     operands = []
     for kind, index in sources:
         if kind == "g":
@@ -340,12 +366,14 @@ def call(stage: Any, inputs: list[Any], given: Any = None) -> list[Any] | None:
     if not fresh and not views:
         return outputs
     with torch.enable_grad():
-        if fresh:
+        for group in map(Group._make, stage.groups):
             operands = list(inputs)
-            for i in stage.unreached:
-                operands[i] = operands[i].detach()
-            results = CompiledNode.apply(stage, given, tuple(outputs[i] for i in fresh), done[1], *operands)
-            for i, result in zip(fresh, results, strict=True):
+            for i in group.unreached:
+                operands[i] = operands[i].detach() if i in group.second_inputs else None
+            places = [fresh[k] for k in group.results]
+            saved = [done[1][k] for k in group.saved]
+            results = CompiledNode.apply(stage, group, given, tuple(outputs[i] for i in places), saved, *operands)
+            for i, result in zip(places, results, strict=True):
                 outputs[i] = result
         for i, of_input, base, needs in views:
             view = outputs[i]

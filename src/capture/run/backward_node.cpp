@@ -2,6 +2,7 @@
 
 #include "capture/entries/guards.h"
 #include "capture/host/torch_api.h"
+#include "capture/run/stage_groups.h"
 #include "capture/vm/interrupts.h"
 #include "support/made_once.h"
 
@@ -99,6 +100,23 @@ Ref plain_cotangents(PyObject* args, const TorchApi& api) {
   return result;
 }
 
+/// What a node knows of its group of results (described_groups).
+struct NodeGroup {
+  explicit NodeGroup(Ref tuple) : held(std::move(tuple)) {}
+  PyObject* item(Py_ssize_t i) const { return PyTuple_GET_ITEM(held.get(), i); }
+  Py_ssize_t size(Py_ssize_t i) const { return PyLong_AsSsize_t(item(i)); }
+  bool used_up() const { return item(4) == Py_True; }
+  /// Cotangents of its results as those of all.
+  Ref cotangents(const Ref& own) const {
+    if (PyTuple_GET_SIZE(own.get()) == size(1)) return own;
+    const Ref list = spread_list(own.get(), item(0), size(1));
+    return list ? Ref::steal(PyList_AsTuple(list.get())) : Ref();
+  }
+  Ref saved(PyObject* own) const { return spread_list(own, item(2), size(3)); }
+
+  Ref held;
+};
+
 /// CompiledNode.backward for what is usual. None where it is not; null with a Python error set.
 Ref plain_backward(PyObject* args) {
   const TorchApi& api = *TorchApi::get();
@@ -110,8 +128,11 @@ Ref plain_backward(PyObject* args) {
   const Ref needs = layouts ? Ref::steal(PyObject_GetAttrString(context, "needs_input_grad")) : Ref();
   if (!needs) return {};
   if (PyTuple_GET_SIZE(layouts.get()) != 0) return none;
-  const Ref cotangents = plain_cotangents(args, api);
+  const NodeGroup group(Ref::steal(PyObject_GetAttrString(context, "group")));
+  if (!group.held) return {};
+  Ref cotangents = plain_cotangents(args, api);
   if (!cotangents || cotangents.get() == Py_None) return cotangents;
+  if (!(cotangents = group.cotangents(cotangents))) return {};
   bool any = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cotangents.get()); ++i) {
     any = any || PyTuple_GET_ITEM(cotangents.get(), i) != Py_None;
@@ -119,10 +140,10 @@ Ref plain_backward(PyObject* args) {
   Ref gradients;
   if (any) {
     // The plan lets go of what is saved one by one, so nothing else may hold it, unless the graph is retained.
-    Ref tensors = Ref::steal(PyObject_GetAttrString(context, "saved_tensors"));
-    const Ref saved = tensors ? Ref::steal(PySequence_List(tensors.get())) : Ref();
-    const Ref cleared = saved ? Ref::steal(PyObject_CallMethod(context, "maybe_clear_saved_tensors", nullptr)) : Ref();
-    if (!cleared) return {};
+    Ref tensors = Ref::steal(PyObject_GetAttrString(context, group.used_up() ? "saved_tensors" : "kept_tensors"));
+    const Ref saved = tensors ? group.saved(tensors.get()) : Ref();
+    if (!saved) return {};
+    if (group.used_up() && !Ref::steal(PyObject_CallMethod(context, "maybe_clear_saved_tensors", nullptr))) return {};
     tensors = Ref();
     gradients = Ref::steal(PyObject_CallMethod(stage.get(), "backward", "OO", saved.get(), cotangents.get()));
     if (!gradients) return {};

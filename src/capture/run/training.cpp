@@ -7,6 +7,7 @@
 #include "capture/host/errors.h"
 #include "capture/host/package.h"
 #include "capture/run/eager_pass.h"
+#include "capture/run/stage_groups.h"
 #include "capture/tape/transaction.h"
 #include "capture/vm/interrupts.h"
 #include "compiler/training.h"
@@ -111,13 +112,15 @@ struct Second {
 struct Stage {
   std::unique_ptr<TrainingStage> made;
   PlanCall forward;
+  Ref groups;  // described_groups()
   std::map<Mask, Backward> backwards;
   std::map<std::pair<Mask, Mask>, Second> seconds;
 
   explicit Stage(std::unique_ptr<TrainingStage> stage)
       : made(std::move(stage)), forward(made->forward, made->options.keep_outputs_mb) {
     forward.alone_in_memory(made->alone_in_memory());
-    backward(Mask(made->differentiable.size(), true));
+    groups = described_groups(*made);
+    for (const StageGroup& group : made->groups) static_cast<void>(backward(made->mask_of(group.results)));
   }
 
   /// What is compiled after the entry was made may rest on facts about sizes that no guard of the entry checks: whether they
@@ -385,11 +388,7 @@ PyObject* stage_recomputes(PyObject* self, void*) {
   return PyBool_FromLong(std::any_of(nodes.begin(), nodes.end(), recomputed) ? 1 : 0);
 }
 
-PyObject* stage_unreached(PyObject* self, void*) { return int_tuple_of(stage_of(self).made->unreached).release(); }
-
-PyObject* stage_second_inputs(PyObject* self, void*) {
-  return int_tuple_of(stage_of(self).made->second_inputs).release();
-}
+PyObject* stage_groups(PyObject* self, void*) { return Py_NewRef(stage_of(self).groups.get()); }
 
 /// {input: position among the saved values}
 PyObject* stage_saved_inputs(PyObject* self, void*) {
@@ -434,10 +433,9 @@ PyTypeObject* stage_type() {
     static PyGetSetDef getset[] = {
         {"differentiable", stage_differentiable, nullptr, "fresh outputs that need a gradient", nullptr},
         {"layouts", stage_layouts, nullptr, "layouts of the gradients of these outputs", nullptr},
-        {"second_inputs", stage_second_inputs, nullptr, "inputs kept for second derivatives only", nullptr},
+        {"groups", stage_groups, nullptr, "results that passes go through together (stage_groups.h)", nullptr},
         {"recomputes", stage_recomputes, nullptr, "whether a checkpoint computes some of it again for gradients",
          nullptr},
-        {"unreached", stage_unreached, nullptr, "inputs that require grad, and whose history is no result's", nullptr},
         {"saved_inputs", stage_saved_inputs, nullptr, "inputs among the saved values", nullptr},
         {"views", stage_views, nullptr, "outputs that are views of what needs a gradient", nullptr},
         {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -576,7 +574,8 @@ CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Ta
   const Ref stages = Ref::steal(PyList_New(0));
   std::vector<Mask> values_matter;
   for (const GraphStage& part : parts) {
-    auto made_stage = std::make_unique<TrainingStage>(part.graph, part.needs, options, result.results);
+    const ResultGroups groups = groups_of_results(part, tape);
+    auto made_stage = std::make_unique<TrainingStage>(part.graph, part.needs, options, result.results, &groups);
     values_matter.push_back(made_stage->values_matter);
     const Ref stage = wrap_stage(std::make_shared<Stage>(std::move(made_stage)));
     const Ref item =

@@ -22,11 +22,12 @@ class UsedHistory {
   UsedHistory(const Tape& tape, std::vector<bool> needs) : tape_(tape), needs_(std::move(needs)) {}
   /// An operation in the history of these tensors that an earlier pass went through and that had saved something; -1: none.
   int first_used(const std::vector<int>& slots);
+  /// Whether the host's node for an operation of the tape keeps tensors.
+  bool saves(size_t node);
 
  private:
   /// The nodes before `count` that the histories of the slots are made of.
   std::vector<bool> nodes_of(const std::vector<int>& slots, size_t count) const;
-  bool saves(size_t node);
 
   const Tape& tape_;
   std::vector<bool> needs_;

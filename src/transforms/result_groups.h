@@ -1,0 +1,23 @@
+// Which results of a graph passes of gradients can go through one after the other.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace tatara {
+
+/// Results of one group share an operation that keeps tensors for its gradient: a pass through one of them uses it up, and the
+/// host refuses another through any. A pass through one group leaves the others as they are.
+struct ResultGroups {
+  std::vector<int> of_output;  // per output: its group; -1: a view, or without a gradient
+  std::vector<bool> used_up;   // per group: whether it is known, without asking, that a pass uses something up
+};
+
+/// `saves`: whether the host keeps tensors for the gradient of the operation that the node is part of, asked where it counts. Where a result shares such
+/// operations with others which share none among each other, it is a group of its own: no pass is refused that the host allows.
+ResultGroups group_results(const Graph& graph, const std::vector<bool>& inputs,
+                           const std::function<bool(const Node&)>& saves);
+
+}  // namespace tatara
