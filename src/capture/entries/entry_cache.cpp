@@ -133,9 +133,9 @@ int EntryCache::leads_nowhere_but(PyObject* code, int offset) const {
   int end = -1;
   for (const auto& entry : entries_) {
     if (entry->code != code || entry->offset != offset) continue;
+    if (entry->end != Entry::End::kBreak || entry->tape == nullptr || entry->effects.objects() != 0) return -1;
     const std::vector<TapeNode>& nodes = entry->tape->nodes();
-    const bool idles = std::all_of(nodes.begin(), nodes.end(), [](const TapeNode& n) { return number_operation(n); });
-    if (entry->end != Entry::End::kBreak || !idles || entry->effects.objects() != 0) return -1;
+    if (!std::all_of(nodes.begin(), nodes.end(), [](const TapeNode& n) { return number_operation(n); })) return -1;
     ++idle;
     end = std::max(end, entry->break_offset);
   }

@@ -34,6 +34,8 @@ SAYS: dict[str, Callable[[Tensor, Any], None]] = {
     "format": lambda loss, out: print(f"loss {loss.item():.3f}", file=out),
     "percent": lambda loss, out: print("loss %.3f" % float(loss), file=out),
     "concatenated": lambda loss, out: print("loss " + str(loss.item()), "and", loss.item() * 2, file=out),
+    "listed": lambda loss, out: print([f"{each.item():.1f}" for each in loss.view(1)], file=out),
+    "inside": lambda loss, out: [print(f"{each.item() * 2:.1f}", file=out) for each in loss.view(1)] and None,
     "write": lambda loss, out: out.write(f"{loss.item()}\n"),
 }
 
