@@ -120,6 +120,8 @@ bool NumpyApi::load() {
   numpy = Ref::steal(PyImport_ImportModule("numpy"));
   const Ref core = Ref::steal(PyImport_ImportModule("numpy._core._multiarray_umath"));
   if (!numpy || !core) return false;
+  const std::string file = text_of(attr_or_null(numpy.get(), "__file__").get());
+  folder = file.substr(0, file.rfind('/') + 1);
   const Ref array = attr(numpy.get(), "ndarray"), generic = attr(numpy.get(), "generic"),
             dtype = attr(numpy.get(), "dtype"), ufunc = attr(numpy.get(), "ufunc"),
             boolean = attr(numpy.get(), "bool_"), sum = attr(numpy.get(), "sum"),

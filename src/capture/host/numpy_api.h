@@ -72,6 +72,7 @@ class NumpyApi {
   bool same_bytes(PyObject* a, PyObject* b) const;
 
   Ref numpy;
+  std::string folder;  // of its modules in Python
 
  private:
   bool load();

@@ -330,6 +330,7 @@ bool set_generator_states(PyObject* states) {
 bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
   const std::string file = text_of(code->co_filename);
   if (file.starts_with("<frozen") || file.starts_with(api.files.own_folder)) return true;
+  if (api.numpy != nullptr && !api.numpy->folder.empty() && file.starts_with(api.numpy->folder)) return true;
   if (file.rfind(api.files.torch_folder, 0) == 0) {
     const std::string_view inner = std::string_view(file).substr(api.files.torch_folder.size());
     return inner.substr(0, 3) != "nn/" || inner == "nn/modules/module.py";

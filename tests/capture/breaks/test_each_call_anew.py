@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import nn
 
+import numpy as np
 import tatara
+from tatara.report._report import report_of
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -175,3 +177,20 @@ def test_our_own_code_is_never_a_program() -> None:
         assert compiled(*given) == pytest.approx(program(*given))
 
     settles(step)
+
+
+def test_numpys_own_code_is_never_a_program() -> None:
+    """What NumPy's functions in Python do behind a break of their own is theirs."""
+    layer = nn.Linear(8, 8)
+
+    def program(x: Tensor, values: Any) -> Tensor:
+        spread = float(np.percentile(values, 30) + np.histogram(values, 4)[0].max())
+        return (layer(x) * spread).relu().sum(1)
+
+    compiled = tatara.compile(program)
+    for _ in range(4):
+        x, values = torch.randn(3, 8), np.random.RandomState(1).rand(20)
+        torch.testing.assert_close(compiled(x, values), program(x, values))
+    folder = np.__file__.rsplit("/", 1)[0]
+    graphs = report_of(compiled).graphs
+    assert graphs and not [each for each in graphs if folder in each.text]
