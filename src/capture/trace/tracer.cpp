@@ -336,19 +336,21 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
     case State::kConcrete:
       if (context_.state == State::kBroken) ends().end_trace();  // it holds nothing any more
       modes().set_mode(false);
-      if (context_.may_be_root(f)) return at_boundary(f);
+      if (context_.may_be_root(f)) return at_boundary(f, opcode);
       f.root = false;
       return FrameAction::kRun;
   }
   return FrameAction::kRun;
 }
 
-FrameAction Tracer::at_boundary(Frame& f) {
+FrameAction Tracer::at_boundary(Frame& f, int opcode) {
   // Inside a handler the interpreter's exception state is part of the frame: go on for real until it is left.
   const auto handled = [](PyObject* value) { return value != nullptr && PyExceptionInstance_Check(value); };
   if (!context_.idle.covers(f)) context_.idle = {};
-  const bool waits =
-      context_.idle.frame != nullptr || disabled_here() || std::any_of(f.stack(), f.stack() + f.stack_depth(), handled);
+  // Behind it, numbers of the tuple are values of the frame, which may be symbols.
+  const bool unpacks = opcode == UNPACK_SEQUENCE && PyTuple_CheckExact(f.peek(1));
+  const bool waits = unpacks || context_.idle.frame != nullptr || disabled_here() ||
+                     std::any_of(f.stack(), f.stack() + f.stack_depth(), handled);
   if (context_.stopped || waits) {
     context_.state = State::kConcrete;
     f.root = f.root && !context_.stopped;

@@ -103,7 +103,7 @@ class Tracer final : public VmObserver, private TraceFeature {
   /// `places`: where in the frame's locals and stack each root stands, or -1.
   /// From `cells_from` on the roots are cells of the frame's function.
   bool try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places, size_t cells_from = SIZE_MAX);
-  FrameAction at_boundary(Frame& f);
+  FrameAction at_boundary(Frame& f, int opcode);
   /// Looks for an entry at the frame's present point, or starts a trace there; `made`: one or the other.
   FrameAction start_here(Frame& f, bool& made);
   FrameAction enter_other_compiler(Frame& f);

@@ -73,6 +73,30 @@ def test_a_loss_is_printed(says: str) -> None:
     assert len(history.launches) >= 2
 
 
+def test_a_number_that_a_function_draws() -> None:
+    """As mixup does: the graph breaks in the called function, whose result is unpacked."""
+    layer = nn.Linear(4, 4)
+
+    def mix(x: Tensor) -> tuple[Tensor, float, int]:
+        share = random.random()
+        return share * x + (1 - share) * x.flip(0), share, random.randrange(3, 90)
+
+    def program(x: Tensor) -> Tensor:
+        mixed, share, count = mix(x)
+        loss = layer(mixed).sum()
+        return share * loss + (1 - share) * loss.square() + count
+
+    compiled = tatara.compile(program)
+
+    def step() -> None:
+        x, state = torch.randn(6, 4), random.getstate()
+        expected = program(x)
+        random.setstate(state)
+        torch.testing.assert_close(compiled(x), expected)
+
+    settles(step)
+
+
 class Loss(nn.Module):
     def __init__(self, scale: float) -> None:
         super().__init__()
