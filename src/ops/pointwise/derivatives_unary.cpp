@@ -87,11 +87,11 @@ constexpr UnaryRow kUnary[] = {
        const Term t = x.un("softplus").un("tanh");
        return g * (t + x * x.un("sigmoid") * (1.0 - t * t));
      }},
-    {"relu", [](Term g, Term, Term y) { return (y <= 0.0).choose(g * 0.0, g); }},
+    {"relu", [](Term g, Term, Term y) { return (y <= 0.0).choose(0.0, g); }},
     {"relu6", [](Term g, Term x, Term) { return ((x > 0.0) && (x < 6.0)).choose(g, 0.0); }},
     {"hardsigmoid", [](Term g, Term x, Term) { return ((x > -3.0) && (x < 3.0)).choose(g / 6.0, 0.0); }},
     {"hardswish",
-     [](Term g, Term x, Term) { return (x <= -3.0).choose(g * 0.0, (x >= 3.0).choose(g, g * (x / 3.0 + 0.5))); }},
+     [](Term g, Term x, Term) { return (x <= -3.0).choose(0.0, (x >= 3.0).choose(g, g * (x / 3.0 + 0.5))); }},
     {"log_sigmoid", [](Term g, Term x, Term) { return g * (-x).un("sigmoid"); }},
     {"special_i1",
      [](Term g, Term x, Term y) {
@@ -151,14 +151,14 @@ constexpr ArgsRow kWithArgs[] = {
     {"softshrink",
      [](Term g, Term x, Term, const Args& a) {
        const double l = a.number(1);
-       return ((x < -l) || (x > l)).choose(g, g * 0.0);
+       return ((x < -l) || (x > l)).choose(g, 0.0);
      }},
     {"hardshrink",
      [](Term g, Term x, Term, const Args& a) {
        const double l = a.number(1);
-       return ((x < -l) || (x > l)).choose(g, g * 0.0);
+       return ((x < -l) || (x > l)).choose(g, 0.0);
      }},
-    {"threshold", [](Term g, Term x, Term, const Args& a) { return (x <= a.number(1)).choose(g * 0.0, g); }},
+    {"threshold", [](Term g, Term x, Term, const Args& a) { return (x <= a.number(1)).choose(0.0, g); }},
     {"nan_to_num", [](Term g, Term x, Term, const Args&) { return x.fixed().un("isfinite").choose(g, 0.0); }},
 };
 

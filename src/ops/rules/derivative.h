@@ -105,6 +105,7 @@ struct Term {
   Term conj() const { return is_complex(type().dtype) ? un("conj_complex") : *this; }
   /// Where this condition holds `x`, else `y`.
   Term choose(Term x, Term y) const { return {b, b->where(id, x.id, y.id)}; }
+  Term choose(double x, Term y) const { return {b, b->op("where", {TensorArg{id}, Scalar(x), TensorArg{y.id}})}; }
   Term choose(Term x, double y) const { return {b, b->op("where", {TensorArg{id}, TensorArg{x.id}, Scalar(y)})}; }
 };
 inline Term operator+(Term x, Term y) { return x.bin("add", y); }

@@ -331,3 +331,17 @@ def test_gradients_at_nan_and_kinks(name: str) -> None:
         result = f(x)
         result.backward(torch.linspace(1, 2, result.numel()).reshape(result.shape))
     torch.testing.assert_close(ours.grad, theirs.grad, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", AT_NAN)
+def test_gradients_that_are_not_finite(name: str) -> None:
+    """Where a slope is zero because of a choice, eager chooses: it multiplies no infinity by zero."""
+    points = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.25, -0.25, 6.5, -6.5, 3.0, -3.0, 1e3, -1e3, 20.0, 7.0, -7.0, 0.05])
+    given = torch.tensor([float("inf"), float("-inf"), float("nan"), 1.0])
+    ours, theirs = (points.repeat(8).requires_grad_() for _ in range(2))
+    function = AT_NAN[name]
+    compiled = tatara.compile(lambda x: function(x * 1.0))
+    for f, x in ((compiled, ours), (function, theirs)):
+        result = f(x)
+        result.backward(given.repeat_interleave(16).repeat(2)[: result.numel()].reshape(result.shape))
+    torch.testing.assert_close(ours.grad, theirs.grad, equal_nan=True)
