@@ -35,7 +35,6 @@ struct DimBits {
 struct VaryingItems {
   std::unordered_map<size_t, DimBits> tensors;
   std::unordered_set<size_t> numbers;  // Python ints or floats
-  std::unordered_set<size_t> modules;  // torch modules
 };
 
 /// Where earlier calls have found another object.

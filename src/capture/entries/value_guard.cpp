@@ -11,15 +11,6 @@ namespace tatara::capture {
 namespace {
 
 constexpr int kMaxDepth = 12;
-constexpr size_t kInner = size_t{1} << 32;  // keys of what is in a module that varies
-
-/// A module without others in it, as a loss or an activation.
-bool is_small_module(PyObject* o, const TorchApi& api) {
-  if (!api.is_module(o) || !is_plain_instance(o)) return false;
-  const Ref attributes = Ref::steal(PyObject_GenericGetDict(o, nullptr));
-  PyObject* const inner = attributes ? PyDict_GetItemString(attributes.get(), "_modules") : nullptr;
-  return inner == nullptr || (PyDict_Check(inner) && PyDict_GET_SIZE(inner) == 0);
-}
 
 }  // namespace
 
@@ -31,8 +22,6 @@ struct ValueGuard::Builder {
   TraceSymbols& symbols;
   std::unordered_map<PyObject*, int> index;
   TensorDims::Shared by_size;
-  size_t next_key = 0, next_inner = kInner;
-  int modules = 0;  // around the item
 
   /// Where an object was found: a root, or something that can hold another object in its place.
   struct Place {
@@ -47,7 +36,7 @@ struct ValueGuard::Builder {
     if (dynamic.mode == DynamicMode::kNever || dynamic.places.empty()) return false;
     const bool root = place.root < dynamic.places.size() && dynamic.places[place.root] >= 0;
     if (!root && place.holder == nullptr) return false;
-    const bool varies = dynamic.numbers.contains(guard.items_[at].key);
+    const bool varies = dynamic.numbers.contains(at);
     const int object = static_cast<int>(objects.size());
     Expr symbol;
     IntRange range;
@@ -83,11 +72,7 @@ struct ValueGuard::Builder {
     return found == symbols.symbols().end() ? -1 : static_cast<int>(found - symbols.symbols().begin());
   }
 
-  Item& add_item() {
-    Item& item = guard.items_.emplace_back();
-    item.key = modules > 0 ? next_inner++ : next_key++;
-    return item;
-  }
+  Item& add_item() { return guard.items_.emplace_back(); }
 
   void add(PyObject* o, int depth, const Place& place) {
     const size_t at = guard.items_.size();
@@ -114,14 +99,6 @@ struct ValueGuard::Builder {
       return;
     }
     if (api.is_tensor(o)) return add_tensor(o, item());
-    if (dynamic.modules.contains(item().key) && depth <= kMaxDepth && is_small_module(o, api)) {
-      item().kind = Kind::kInstance;
-      const Ref attributes = attr(o, "__dict__");
-      ++modules;
-      add_dict(attributes.get(), at, depth);
-      --modules;
-      return;
-    }
     if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
     if (is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
       // Its state is not looked at before the trace moves it on (watch_iterator).
@@ -219,14 +196,14 @@ struct ValueGuard::Builder {
     guard.leaves_.push_back(attribute_is_true(o, "is_leaf"));
     item.kind = Kind::kTensor;
     item.same = static_cast<int>(guard.metas_.size());
-    guard.dims_.push_back(make_dims(o, meta, item.key));
+    guard.dims_.push_back(make_dims(o, meta, static_cast<size_t>(&item - guard.items_.data())));
     guard.metas_.push_back(std::move(meta));
     guard.tensor_indices_.push_back(static_cast<int>(objects.size()) - 1);
   }
 
-  TensorDims make_dims(PyObject* tensor, const TensorMeta& meta, size_t key) {
+  TensorDims make_dims(PyObject* tensor, const TensorMeta& meta, size_t at) {
     if (dynamic.mode == DynamicMode::kNever) return {};
-    const auto found = dynamic.tensors.find(key);
+    const auto found = dynamic.tensors.find(at);
     DimBits varying = found != dynamic.tensors.end() ? found->second : DimBits();
     varying.sizes |= marked_dimensions(tensor, meta.sizes.size());
     const int object = static_cast<int>(objects.size()) - 1;

@@ -152,8 +152,8 @@ struct ValueGuard::Comparer {
   size_t at = 0;
 
   bool compare(PyObject* o) {
-    const Item& item = guard.items_[at++];
-    const size_t here = item.key;
+    const size_t here = at++;
+    const Item& item = guard.items_[here];
     if (item.kind == Kind::kNull) return o == nullptr;
     if (o == nullptr) return false;
     if (item.kind == Kind::kConst) {
@@ -173,9 +173,7 @@ struct ValueGuard::Comparer {
       case Kind::kPassive:
       case Kind::kEmptySet:
       case Kind::kNotANumber: return true;
-      case Kind::kIdentity:
-        if (api.is_module(o) && !item.object.is(o)) dynamic.modules.insert(here);
-        return true;
+      case Kind::kIdentity: return true;
       case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
       case Kind::kTuple:
       case Kind::kList: {
@@ -187,7 +185,6 @@ struct ValueGuard::Comparer {
       }
       case Kind::kDict: return compare_dict(o, item) && compare_attributes(o, item);
       case Kind::kInstance: {
-        if (api.is_module(o)) dynamic.modules.insert(here);
         const Ref attributes = attr_or_null(o, "__dict__");
         return attributes && PyDict_CheckExact(attributes.get()) && compare_dict(attributes.get(), item);
       }
