@@ -72,11 +72,9 @@ struct ValueGuard::Builder {
     return found == symbols.symbols().end() ? -1 : static_cast<int>(found - symbols.symbols().begin());
   }
 
-  Item& add_item() { return guard.items_.emplace_back(); }
-
   void add(PyObject* o, int depth, const Place& place) {
     const size_t at = guard.items_.size();
-    add_item();
+    guard.items_.emplace_back();
     const auto item = [&]() -> Item& { return guard.items_[at]; };
     if (o == nullptr) return;
     item().type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
@@ -128,7 +126,7 @@ struct ValueGuard::Builder {
       const bool object = place.root != SIZE_MAX && place.root >= dynamic.cells_from && content != nullptr &&
                           is_plain_instance(content) && PyDict_Check(content) == 0 && !index.contains(content);
       if (!object) return add(content, depth + 1, {});
-      Item& inner = add_item();
+      Item& inner = guard.items_.emplace_back();
       inner.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(content)));
       index[content] = static_cast<int>(objects.size());
       identity(content, inner);
@@ -166,7 +164,7 @@ struct ValueGuard::Builder {
 
   void add_attributes(PyObject* dict, int depth) {
     const size_t inner = guard.items_.size();
-    add_item().kind = Kind::kInstance;
+    guard.items_.emplace_back().kind = Kind::kInstance;
     add_dict(dict, inner, depth);
   }
 
