@@ -47,23 +47,37 @@ def floats(value: Any) -> list[torch.Tensor]:
     return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
 
 
-def _apart(x: torch.Tensor, y: torch.Tensor, scale: float) -> float:
-    """The largest difference as a share of scale; inf where one is finite and the other is not, or infinities differ."""
-    x, y = x.detach().double(), y.detach().double()
-    finite = y.isfinite()
-    if not torch.equal(finite, x.isfinite()) or not torch.equal(
-        x[~finite].nan_to_num(nan=0.5), y[~finite].nan_to_num(nan=0.5)
-    ):
-        return math.inf
-    return float((x[finite] - y[finite]).abs().max()) / scale if finite.any() else 0.0
-
-
-def _largest(value: torch.Tensor) -> float:
-    if not value.is_floating_point():
-        return 0.0
+def _largest(value: torch.Tensor) -> torch.Tensor:
+    """The largest finite magnitude of a tensor, 0 for one that is not floating."""
+    if not value.is_floating_point() or not value.numel():
+        return torch.zeros((), dtype=torch.float64, device=value.device)
     value = value.detach().double()
-    value = value[value.isfinite()]
-    return float(value.abs().max()) if value.numel() else 0.0
+    return torch.where(value.isfinite(), value.abs(), 0.0).amax()
+
+
+def _difference(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Of floating tensors the largest difference (inf where one is finite and the other is not, or infinities differ), of
+    others how many values differ. It does not wait for the device.
+    """
+    if not y.numel():
+        return torch.zeros((), dtype=torch.float64, device=y.device)
+    if not y.is_floating_point():
+        return (x != y).sum().double()
+    x, y = x.detach().double(), y.detach().double()
+    same = (x == y) | (x.isnan() & y.isnan())
+    return torch.where(same, 0.0, (x - y).abs()).nan_to_num(nan=math.inf, posinf=math.inf).amax()
+
+
+def _read(values: list[torch.Tensor]) -> list[float]:
+    """All values at once: to wait for each of some hundred takes seconds where processes share a device."""
+    by_device: dict[torch.device, list[int]] = {}
+    for index, value in enumerate(values):
+        by_device.setdefault(value.device, []).append(index)
+    read = [0.0] * len(values)
+    for indices in by_device.values():
+        for index, number in zip(indices, torch.stack([values[i] for i in indices]).tolist(), strict=True):
+            read[index] = number
+    return read
 
 
 @dataclasses.dataclass
@@ -80,6 +94,10 @@ def _seen(tensor: torch.Tensor, strides: bool) -> tuple[Any, ...]:
     return (*kind, tensor.stride()) if strides else kind
 
 
+def _comparable(x: Any, y: Any, strides: bool) -> bool:
+    return isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) and _seen(x, strides) == _seen(y, strides)
+
+
 def compare(
     ours: Any,
     theirs: Any,
@@ -94,11 +112,14 @@ def compare(
     """
     mine, expected = list(leaves(ours)), list(leaves(theirs))
     found = Comparison([], 0.0)
-    largest = max((_largest(y) for _, y in expected if isinstance(y, torch.Tensor)), default=0.0)
     alternatives: list[list[tuple[str, Any]]] | None = None
     if [path for path, _ in mine] != [path for path, _ in expected]:
         missing = sorted({p for p, _ in expected} ^ {p for p, _ in mine})[:3]
         return Comparison([f"{what}: fields differ: {', '.join(missing)}"], math.inf)
+    pairs = [(x, y) if _comparable(x, y, strides) else None for (_, x), (_, y) in zip(mine, expected, strict=True)]
+    apart_of = iter(_read([_difference(*pair) for pair in pairs if pair]))
+    largest_of = _read([_largest(y) if isinstance(y, torch.Tensor) else torch.zeros(()).double() for _, y in expected])
+    largest = max(largest_of, default=0.0)
     for index, ((path, x), (_, y)) in enumerate(zip(mine, expected, strict=True)):
         place = f"{what} {path}".strip()
         if not (isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)):
@@ -108,9 +129,9 @@ def compare(
         if _seen(x, strides) != _seen(y, strides):
             found.problems.append(f"{place}: {_seen(x, strides)}, eager {_seen(y, strides)}")
             continue
-        scale = max(_largest(y), 1e-4 * largest, 1e-6)
+        scale = max(largest_of[index], 1e-4 * largest, 1e-6) if y.is_floating_point() else 1.0
         tolerance = times * max(TOLERANCES.get(y.dtype, 1e-4), TOLERANCES.get(coarse, 0.0) if coarse else 0.0)
-        apart = _difference(x, y, scale)
+        apart = next(apart_of) / scale
         if y.is_floating_point():
             found.difference = max(found.difference, apart)
         if apart <= tolerance * y.is_floating_point():
@@ -118,20 +139,13 @@ def compare(
         if alternatives is None:
             alternatives = [list(leaves(other)) for other in others()]
         same_shape = [a[index][1] for a in alternatives if len(a) == len(expected) and a[index][1].shape == y.shape]
-        moves = max((_difference(other, y, scale) for other in same_shape), default=0.0)
+        moves = max(_read([_difference(other, y) for other in same_shape]), default=0.0) / scale
         if apart <= TIMES_EAGER * moves and math.isfinite(apart):
             continue
         beside = f"eager's own moves by {moves:.1e}" if same_shape else "nothing to compare with"
         kind = "of its largest value" if y.is_floating_point() else f"of {y.numel()} values"
         found.problems.append(f"{place}: off by {apart:.1e} {kind} ({beside})")
     return found
-
-
-def _difference(x: torch.Tensor, y: torch.Tensor, scale: float) -> float:
-    """Of floating tensors the largest as a share of scale, of others how many values differ."""
-    if y.is_floating_point():
-        return _apart(x, y, scale)
-    return float((x != y).sum()) if y.numel() else 0.0
 
 
 def _short(value: Any) -> str:
