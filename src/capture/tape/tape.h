@@ -377,4 +377,7 @@ Ref map_structure(PyObject* object, Fn&& fn) {
   return fn(object);
 }
 
+/// The tensors of a call's result, and None among them, in order.
+void flatten_result(PyObject* result, std::vector<PyObject*>& out);
+
 }  // namespace tatara::capture

@@ -13,9 +13,7 @@
 #include "support/str_cat.h"
 
 namespace tatara::capture {
-namespace {
 
-/// The tensors of a call's result, in order.
 void flatten_result(PyObject* result, std::vector<PyObject*>& out) {
   if (PyTuple_Check(result) || PyList_Check(result)) {
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
@@ -24,6 +22,8 @@ void flatten_result(PyObject* result, std::vector<PyObject*>& out) {
     out.push_back(result);
   }
 }
+
+namespace {
 
 Ref call_node(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols) {
   if (!node.func && function_end(node) != nullptr) {

@@ -6,12 +6,12 @@
 #include "capture/tape/node_operators.h"
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/number_tracing.h"
+#include "capture/trace/size_probes.h"
 #include "capture/trace/torch_tracing.h"
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/transform_tracing.h"
 #include "capture/trace/value_tracing.h"
-#include "runtime/host/torch_abi.h"
 #include "support/error.h"
 #include "support/made_once.h"
 
@@ -102,23 +102,6 @@ Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
   });
 }
 
-std::vector<int64_t> hints_of(const std::vector<Expr>& values) {
-  std::vector<int64_t> result;
-  for (const Expr e : values) result.push_back(e.context().evaluate_hint(e).value());
-  return result;
-}
-
-/// Whether the result is a sequence also when it holds one tensor. Some give one result for each tensor of a list.
-bool gives_sequence(const std::string& name, PyObject* args) {
-  const KnownTorch known = known_torch(name);
-  PyObject* const first = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : Py_None;
-  return known.is(kGivesTuple) || (known.is(kGivesOneForEach) && (PyList_Check(first) || PyTuple_Check(first)));
-}
-
-}  // namespace
-
-namespace {
-
 /// Kernels of the dispatcher resize results that they are given (always keywords) or not, whatever their meta form does.
 bool takes_empty_result(PyObject* kwargs, const Tape& tape) {
   bool found = false;
@@ -142,8 +125,9 @@ struct TorchTracing::Recording {
   Ref cast_args, cast_kwargs;  // what autocast has made of them
   Ref tape_args, tape_kwargs;
   size_t tensors = 0;
-  Ref device;           // of the results
-  std::string problem;  // why it cannot be recorded
+  Ref device;                       // of the results
+  std::string problem;              // why it cannot be recorded
+  std::span<const int64_t> values;  // of the symbols, where the host is asked for others than this call's
 };
 
 /// An operand as the tape has it.
@@ -244,8 +228,11 @@ Ref TorchTracing::infer_by_host(Recording& call) {
     return Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(api_.device_type), text, nullptr));
   };
   const auto to_meta = [&](PyObject* o) -> Ref {
-    if (const int slot = slot_of(o); slot >= 0) return t.tape.slots()[static_cast<size_t>(slot)].meta;
-    if (is_size_ref(o)) return size_ref_value(o, t.symbols.hints());
+    if (const int slot = slot_of(o); slot >= 0) {
+      const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+      return call.values.empty() ? info.meta : probe_operand(api_, t.symbols, info, call.values);
+    }
+    if (is_size_ref(o)) return size_ref_value(o, call.values.empty() ? t.symbols.hints() : call.values);
     if (Py_TYPE(o) == api_.device_type) {
       device_argument = Ref::borrow(o);
       return api_.meta_device;
@@ -285,6 +272,20 @@ Ref TorchTracing::infer_by_host(Recording& call) {
   return result;
 }
 
+/// What the host says of the results of a call with symbols among its sizes; empty: it is to be asked for this call's alone.
+std::vector<ProbedLayout> TorchTracing::layouts_by_host(Recording& call) {
+  Trace& t = *trace_;
+  if (t.symbols.empty() || t.tape.has_transforms()) return {};
+  std::vector<Expr> dims = operand_dims(t.tape, call.tape_args.get(), call.tape_kwargs.get());
+  const auto ask = [&](std::span<const int64_t> values) {
+    call.values = values;
+    Ref result = infer_by_host(call);
+    call.values = {};
+    return result;
+  };
+  return probed_layouts(SizeProbes(t.symbols, std::move(dims)), t.tape, ask);
+}
+
 /// Sizes, strides and the like; not_handled(): the host says them.
 PyObject* TorchTracing::answer_metadata(const Recording& call) {
   Trace& t = *trace_;
@@ -316,7 +317,7 @@ PyObject* TorchTracing::record_copy(PyObject* args, PyObject* kwargs) {
 
 PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
-  Recording call{fn, func, args, kwargs, {}, {}, {}, {}, 0, {}, {}};
+  Recording call{fn, func, args, kwargs, {}, {}, {}, {}, 0, {}, {}, {}};
   const auto give_up = [&call, this](const std::string& reason) -> PyObject* {
     forget_error();
     return graph_break(reason) ? PyObject_Call(call.func, call.args, call.kwargs) : nullptr;
@@ -352,6 +353,7 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
     if (PyObject* answer = answer_metadata(call); answer != not_handled()) return answer;
   }
   Ref result;
+  std::vector<ProbedLayout> layouts;
   if (fn.kind == TorchKind::kRecord) {
     if (const std::string problem = why_not_with_gradients(call); !problem.empty()) return give_up(problem);
     switch (record_inferred(func, fn, call.tape_args, call.tape_kwargs, call.device, result)) {
@@ -372,8 +374,11 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
       return decided.release();
     }
     if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
-    // The host infers from the sizes of this call.
-    if (fn.name.rfind("_fused_", 0) != 0) numbers().specialize_operands(call.tape_args.get(), call.tape_kwargs.get());
+    layouts = layouts_by_host(call);
+    // Else the host infers from the sizes of this call.
+    if (layouts.empty() && fn.name.rfind("_fused_", 0) != 0) {
+      numbers().specialize_operands(call.tape_args.get(), call.tape_kwargs.get());
+    }
     if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
   }
   result = infer_by_host(call);
@@ -389,6 +394,10 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
   if (!record_result(func, fn, std::move(call.tape_args), std::move(call.tape_kwargs), std::move(call.device),
                      result)) {
     return give_up(fn.name + " gives no tensor");
+  }
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const int slot = t.tape.nodes().back().outputs[i];
+    if (slot >= 0) t.tape.set_layout(slot, std::move(layouts[i].sizes), std::move(layouts[i].strides));
   }
   return result.release();
 }
@@ -459,127 +468,6 @@ bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref ar
   node.name = fn.name;
   finish_node(node, fresh, false);
   return true;
-}
-
-namespace {
-
-/// Whether it is a norm that keeps running statistics, and is asked to update them.
-bool updates_statistics(const TapeNode& node) {
-  if (node.name.find("batch_norm") == std::string::npos && node.name.find("instance_norm") == std::string::npos) {
-    return false;
-  }
-  constexpr Py_ssize_t kPlace = 5;  // of the flag, in all forms
-  PyObject* own = PyTuple_GET_SIZE(node.args.get()) > kPlace ? PyTuple_GET_ITEM(node.args.get(), kPlace) : nullptr;
-  for (const char* keyword : {"training", "use_input_stats"}) {
-    if (own == nullptr && node.kwargs) own = PyDict_GetItemString(node.kwargs.get(), keyword);
-  }
-  return own != Py_False;
-}
-
-/// The generator that the call is given; null: none.
-PyObject* generator_of(const TapeNode& node) {
-  const auto is_generator = [](PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "torch._C.Generator") == 0; };
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(node.args.get()); ++i) {
-    if (PyObject* arg = PyTuple_GET_ITEM(node.args.get(), i); is_generator(arg)) return arg;
-  }
-  PyObject* named = node.kwargs ? PyDict_GetItemString(node.kwargs.get(), "generator") : nullptr;
-  return named != nullptr && is_generator(named) ? named : nullptr;
-}
-
-}  // namespace
-
-void TorchTracing::finish_node(TapeNode& node, bool fresh, bool known) {
-  Trace& t = *trace_;
-  const std::string& name = node.name;
-  const bool in_place = name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_';
-  const bool dunder = name == "__setitem__" || name.rfind("__i", 0) == 0;  // __iadd__ and its kin; also __invert__
-  node.mutates = in_place || (dunder && !fresh) || (!fresh && !known) ||
-                 (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr);
-  node.statistics = updates_statistics(node);
-  node.generator = generator_of(node);
-  forget_error();
-  node.location = user_location();
-  transforms().note_modes(node);
-  if (node.level != 0) {
-    std::unordered_set<int> operands;
-    const auto note = [&operands](int slot) { operands.insert(slot); };
-    for_each_slot(node.args.get(), note);
-    for_each_slot(node.kwargs.get(), note);
-    for (const int slot : node.outputs) {
-      if (slot >= 0 && !operands.contains(slot)) t.tape.set_level(slot, node.level);
-    }
-  }
-  histories().note_silent_views(node);
-  t.tape.add_node(std::move(node));
-  t.symbols.note_guards();
-}
-
-TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args,
-                                                     const Ref& kwargs, const Ref& device, Ref& result) {
-  Trace& t = *trace_;
-  const Bypass bypass(bypass_);
-  TapeNode node;
-  node.func = Ref::borrow(func);
-  node.args = args;
-  node.kwargs = kwargs;
-  node.name = fn.name;
-  std::vector<InferredTensor> inferred;
-  try {
-    inferred = t.inference.infer(t.tape, node);
-  } catch (const InvalidArgument&) {
-    return Inferred::kWrong;
-  } catch (const Error&) {
-    return Inferred::kUnknown;
-  } catch (const std::out_of_range&) {
-    return Inferred::kUnknown;  // a dimension that is not there: eager says so
-  }
-  PyObject* given = kwargs ? PyDict_GetItem(kwargs.get(), api_.device_key.get()) : nullptr;
-  Ref where = device ? device : api_.cpu_device;
-  if (given != nullptr && PyUnicode_Check(given)) {
-    where = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(api_.device_type), given));
-  }
-  bool fresh = false;
-  std::vector<Ref> tensors;
-  for (const InferredTensor& each : inferred) {
-    if (each.slot >= 0) {
-      node.outputs.push_back(each.slot);
-      tensors.push_back(t.tape.slots()[static_cast<size_t>(each.slot)].object);
-      continue;
-    }
-    fresh = true;
-    const Ref sizes = int_tuple(hints_of(each.sizes)), strides = int_tuple(hints_of(each.strides));
-    const Ref dtype = attr(api_.torch.get(), torch_abi::dtype_attribute(each.dtype));
-    Ref placeholder = api_.empty_meta(sizes.get(), strides.get(), dtype.get());
-    if (!placeholder) {
-      forget_error();
-      return Inferred::kUnknown;
-    }
-    const int slot = t.tape.add_placeholder(placeholder.get(), where);
-    t.tape.set_layout(slot, each.sizes, each.strides);
-    t.inference.bind(slot, each.ref);
-    node.outputs.push_back(slot);
-    tensors.push_back(std::move(placeholder));
-  }
-  const bool sequence = gives_sequence(fn.name, args.get());
-  if (fn.name == "__setitem__") {
-    result = Ref::borrow(Py_None);
-  } else if (tensors.size() == 1 && !sequence) {
-    result = tensors[0];
-  } else {
-    result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_NewRef(tensors[i].get()));
-    }
-    // Python's functions have names for their results; the dispatcher's operators give tuples, and lists where they give any
-    // number of tensors.
-    const Ref types = attr(api_.torch.get(), "return_types");
-    const Ref named = fn.dispatcher ? Ref() : attr_or_null(types.get(), fn.name.c_str());
-    if (named) result = Ref::steal(PyObject_CallOneArg(named.get(), result.get()));
-    if (fn.dispatcher && sequence) result = Ref::steal(PySequence_List(result.get()));
-    node.sequence = true;
-  }
-  finish_node(node, fresh, true);
-  return result ? Inferred::kDone : Inferred::kUnknown;
 }
 
 }  // namespace tatara::capture

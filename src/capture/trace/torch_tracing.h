@@ -9,6 +9,7 @@
 
 namespace tatara::capture {
 
+struct ProbedLayout;
 struct TracedCall;
 
 class TorchTracing final : public TraceFeature {
@@ -34,6 +35,7 @@ class TorchTracing final : public TraceFeature {
   PyObject* record_copy(PyObject* args, PyObject* kwargs);
   std::string why_not_with_gradients(const Recording& call);
   Ref infer_by_host(Recording& call);
+  std::vector<ProbedLayout> layouts_by_host(Recording& call);
   PyObject* answer_metadata(const Recording& call);
   /// An operator on lists of tensors (torch._foreach_*), one by one.
   PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);

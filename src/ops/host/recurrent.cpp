@@ -1,5 +1,7 @@
-// Cells of recurrent networks, as the products and gates that they are made of.
+// Recurrent networks: cells as the products and gates that they are made of, and the types of whole layers.
 #include "ops/core/family_util.h"
+#include "ops/core/meta.h"
+#include "support/error.h"
 
 namespace tatara {
 namespace {
@@ -64,6 +66,48 @@ Values lstm_cell(GraphBuilder& b, std::span<const Arg> arguments) {
   return {b.binary("mul", out, b.unary("tanh", cell)), cell};
 }
 
+/// Whole layers, which the host runs. Sequences lie in memory by time, also where the batch is the first dimension.
+enum : size_t { kSequence, kState };
+
+TensorType fresh(const TensorType& like, std::vector<Expr> sizes, std::vector<Expr> strides) {
+  TensorType type = like;
+  type.sizes = std::move(sizes);
+  type.strides = std::move(strides);
+  return type;
+}
+
+std::vector<TensorType> layers_meta(MetaContext& c, size_t state, bool batch_first) {
+  ExprContext& ctx = c.ctx();
+  const TensorType& input = c.tensor(kSequence);
+  std::vector<const TensorType*> states = c.is_tensor(state) ? std::vector{&c.tensor(state)} : c.tensor_list(state);
+  // (..., bidirectional, batch_first), and without the last of a packed sequence.
+  const bool both = c.boolean(c.num_args() - (state == kState ? 2 : 1));
+  for (const TensorType* each : states) {
+    if (each->dim() != 3) throw Unsupported("a state of a recurrent layer that has not three dimensions");
+  }
+  const Expr width = ctx.mul(ctx.constant(both ? 2 : 1), states[0]->sizes[2]);
+  std::vector<Expr> sizes = input.sizes;
+  sizes.back() = width;
+  std::vector<Expr> strides = contiguous_strides(ctx, sizes);
+  if (batch_first) strides = {width, ctx.mul(sizes[0], width), ctx.constant(1)};
+  std::vector<TensorType> results = {fresh(input, sizes, strides)};
+  for (const TensorType* each : states) {
+    results.push_back(fresh(input, each->sizes, contiguous_strides(ctx, each->sizes)));
+  }
+  return results;
+}
+
+std::vector<TensorType> sequence_meta(MetaContext& c) {
+  if (c.tensor(kSequence).dim() != 3) throw Unsupported("a sequence that has not three dimensions");
+  return layers_meta(c, kState, c.boolean(c.num_args() - 1));
+}
+
+/// (data, batch_sizes, hx, ...)
+std::vector<TensorType> packed_meta(MetaContext& c) {
+  if (c.tensor(kSequence).dim() != 2) throw Unsupported("a packed sequence that has not two dimensions");
+  return layers_meta(c, kState + 1, false);
+}
+
 }  // namespace
 
 void register_recurrent(OpRegistry& r) {
@@ -76,6 +120,10 @@ void register_recurrent(OpRegistry& r) {
   made_of("rnn_relu_cell", simple_cell("relu"));
   made_of("gru_cell", gru_cell);
   made_of("lstm_cell", lstm_cell);
+  for (const char* name : {"lstm", "gru", "rnn_tanh", "rnn_relu"}) {
+    r.amend(str_cat(name, ".input")).meta = sequence_meta;
+    r.amend(str_cat(name, ".data")).meta = packed_meta;
+  }
 }
 
 }  // namespace tatara
