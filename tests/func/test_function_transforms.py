@@ -654,3 +654,17 @@ def test_a_batch_that_the_host_gives_another_shape() -> None:
     for _ in range(3):
         made = compiled(x, tolerances)
         assert (made.shape, made.dtype) == (expected.shape, expected.dtype)
+
+
+@pytest.mark.parametrize("transform", ["jacrev", "jacfwd", "hessian"])
+def test_results_of_sizes_that_vary_lie_as_in_eager(transform: str) -> None:
+    def program(x: torch.Tensor, a: torch.Tensor) -> Any:
+        function = (lambda w: (a @ w).sin().sum()) if transform == "hessian" else (lambda w: a @ w)
+        return getattr(torch.func, transform)(function)(x)
+
+    compiled = tatara.compile(program)
+    for n in (3, 4, 6, 5):
+        x, a = torch.randn(n), torch.randn(4, n)
+        ours, theirs = compiled(x, a), program(x, a)
+        torch.testing.assert_close(ours, theirs)
+        assert ours.stride() == theirs.stride()

@@ -91,3 +91,31 @@ def test_no_break(made: str) -> None:
     for _ in range(2):
         x = np.linspace(0.0, 1.0, 5)
         np.testing.assert_allclose(compiled(x, _MAKE[made](1)), _loop(x, _MAKE[made](1)))
+
+
+_STEPS: dict[str, Callable[[Any], Any]] = {
+    "next": lambda a: next(iter(a)),
+    "next of a view": lambda a: next(iter(a[1:])),
+    "next of a result": lambda a: next(iter(a * 2)),
+    "next twice": lambda a: (lambda it: (next(it), next(it)))(iter(a)),
+    "next behind the end": lambda a: [next(it, None) for it in [iter(a)] for _ in range(8)],
+    "zip of an iterator": lambda a: next(zip(iter(a), range(9), strict=False)),
+    "enumerate of an iterator": lambda a: next(enumerate(iter(a * 2))),
+    "list of an iterator": lambda a: list(iter(a * 2)),
+    "map": lambda a: list(map(abs, iter(a))),
+    "a loop": lambda a: [v + 1 for v in iter(a)],
+    "flat": lambda a: (a.flat[1], list(a.flat)[2]),
+}
+
+
+@pytest.mark.parametrize("name", _STEPS)
+@pytest.mark.parametrize("breaks", [False, True])
+def test_steps_over_arrays_give_the_numbers_of_each_call(name: str, breaks: bool) -> None:
+    def program(a: Any) -> Any:
+        found = np.median(a) if breaks else None
+        return found, _STEPS[name](a)
+
+    compiled = tatara.compile(program)
+    for i in range(8):
+        a = np.arange(4.0 + i % 3) - i
+        assert str(compiled(a)) == str(program(a))

@@ -94,7 +94,7 @@ void Tape::add_node(TapeNode node) {
 void Tape::take_layout(int at, const Tape& open) {
   TapeSlot& slot = slots_[static_cast<size_t>(at)];
   const Ref object = open.slots()[static_cast<size_t>(at)].object;
-  if (slot.input || slot.number || !slot.symbolic_sizes.empty() || !object) return;
+  if (slot.input || slot.number || !object) return;
   Ref strides = open.slots()[static_cast<size_t>(at)].real_strides;
   if (!strides) strides = Ref::steal(PyObject_CallMethod(object.get(), "stride", nullptr));
   if (strides && PyTuple_Check(strides.get())) slot.strides = std::move(strides);

@@ -115,6 +115,10 @@ PyObject* NumpyTracing::numpy_foreign(PyObject* callable, const KnownCall& known
   PyObject* dunder = _PyType_Lookup(Py_TYPE(callable), PyUnicode_InternFromString("__call__"));
   if (dunder != nullptr && PyFunction_Check(dunder)) return not_handled();  // entered
   if (!hands_on(callable, known)) return numpy_break("call of " + name + " with arrays");
+  if (name == "next" && PyTuple_GET_SIZE(args) > 0) {
+    // Its steps over an array are calls of the program; behind the last one it ends by itself.
+    if (PyObject* item = numpy_iterate(PyTuple_GET_ITEM(args, 0)); item != not_handled()) return item;
+  }
   // The first argument after self.
   const Py_ssize_t first = is_descriptor(callable) ? 1 : 0;
   if (known.is(kReadsKey) && PyTuple_GET_SIZE(args) > first && numpy_inside(PyTuple_GET_ITEM(args, first))) {
@@ -126,7 +130,9 @@ PyObject* NumpyTracing::numpy_foreign(PyObject* callable, const KnownCall& known
   }
   if (!known.is(kIterates)) return not_handled();
   for (Py_ssize_t i = first; i < PyTuple_GET_SIZE(args); ++i) {
-    if (np.is_any_array(PyTuple_GET_ITEM(args, i)) && name != "iter") return numpy_break(name + " over an array");
+    PyObject* const source = PyTuple_GET_ITEM(args, i);
+    const bool steps = Py_TYPE(source) == &PySeqIter_Type && numpy_inside(source);
+    if ((np.is_any_array(source) || steps) && name != "iter") return numpy_break(name + " over an array");
   }
   return not_handled();
 }

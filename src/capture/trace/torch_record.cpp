@@ -94,6 +94,8 @@ bool stays_on(PyObject* device, PyObject* wanted) {
           PyObject_RichCompareBool(index.get(), other.get(), Py_EQ) == 1);
 }
 
+bool is_symbolic_size(PyObject* o) { return PyTuple_Check(o) && !PyTuple_CheckExact(o) && holds_symbolic_number(o); }
+
 /// A torch.Size as a plain tuple.
 Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
   const Ref items = Ref::steal(PySequence_Tuple(size));
@@ -276,6 +278,7 @@ Ref TorchTracing::infer_by_host(Recording& call) {
 std::vector<ProbedLayout> TorchTracing::layouts_by_host(Recording& call) {
   Trace& t = *trace_;
   if (t.symbols.empty() || t.tape.has_transforms()) return {};
+  const Bypass bypass(bypass_);
   std::vector<Expr> dims = operand_dims(t.tape, call.tape_args.get(), call.tape_kwargs.get());
   const auto ask = [&](std::span<const int64_t> values) {
     call.values = values;
@@ -315,9 +318,18 @@ PyObject* TorchTracing::record_copy(PyObject* args, PyObject* kwargs) {
   return record(api_.classify(clone.get()), clone.get(), self.get(), own.get());
 }
 
+/// `tensor.new(size)` as `tensor.new_empty(size)`: on the tape a size with symbols is a tuple, which `new` takes for numbers.
+PyObject* TorchTracing::record_new_of_size(PyObject* args, PyObject* kwargs) {
+  const Ref function = attr(attr(api_.torch.get(), "Tensor").get(), "new_empty");
+  return record(api_.classify(function.get()), function.get(), args, kwargs);
+}
+
 PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   Recording call{fn, func, args, kwargs, {}, {}, {}, {}, 0, {}, {}, {}};
+  if (fn.name == "new" && PyTuple_GET_SIZE(args) == 2 && is_symbolic_size(PyTuple_GET_ITEM(args, 1))) {
+    return record_new_of_size(args, kwargs);
+  }
   const auto give_up = [&call, this](const std::string& reason) -> PyObject* {
     forget_error();
     return graph_break(reason) ? PyObject_Call(call.func, call.args, call.kwargs) : nullptr;

@@ -33,6 +33,7 @@ class TorchTracing final : public TraceFeature {
   std::string why_unrecorded(const Recording& call);
   bool gives_copy_here(const std::string& name) const;
   PyObject* record_copy(PyObject* args, PyObject* kwargs);
+  PyObject* record_new_of_size(PyObject* args, PyObject* kwargs);
   std::string why_not_with_gradients(const Recording& call);
   Ref infer_by_host(Recording& call);
   std::vector<ProbedLayout> layouts_by_host(Recording& call);

@@ -23,7 +23,7 @@ DType promoted(MetaContext& m, std::span<const size_t> operands, Promotion promo
   return dtype;
 }
 
-TensorType pointwise_type(MetaContext& m, std::span<const size_t> operands, DType dtype) {
+TensorType pointwise_type(MetaContext& m, std::span<const size_t> operands, DType dtype, Numbers numbers_are) {
   std::vector<const std::vector<Expr>*> shapes;
   std::vector<const TensorType*> types;
   bool numbers = false;
@@ -43,9 +43,14 @@ TensorType pointwise_type(MetaContext& m, std::span<const size_t> operands, DTyp
     if (type->dim() > 0) result.device = type->device;
   }
   result.sizes = m.broadcast(shapes);
-  if (numbers) types.push_back(nullptr);  // eager's iterator sees a zero-dim tensor
+  if (numbers && numbers_are == Numbers::kTensors) types.push_back(nullptr);
   result.strides = m.iterator_strides(result.sizes, types);
   return result;
+}
+
+std::vector<Expr> preserved_strides(MetaContext& m, const TensorType& self) {
+  const TensorType* one[] = {&self};
+  return is_dense(m.ctx(), self) ? self.strides : m.iterator_strides(self.sizes, one);
 }
 
 MetaFn pointwise_meta(std::vector<size_t> operands, Promotion promotion) {

@@ -15,8 +15,14 @@ enum class Promotion : uint8_t {
   kBool,        // computed in the promoted type, the result is bool
 };
 
+/// What eager's kernel makes of numbers among its operands: tensors without dimensions, which its iterator sees, or parameters.
+enum class Numbers : uint8_t { kTensors, kParameters };
+
 /// Type of a pointwise result over the given arguments (tensors or numbers).
-TensorType pointwise_type(MetaContext& m, std::span<const size_t> operands, DType dtype);
+TensorType pointwise_type(MetaContext& m, std::span<const size_t> operands, DType dtype,
+                          Numbers numbers = Numbers::kTensors);
+/// Strides of a tensor like `self` in torch's preserve_format.
+std::vector<Expr> preserved_strides(MetaContext& m, const TensorType& self);
 DType promoted(MetaContext& m, std::span<const size_t> operands, Promotion promotion);
 
 /// Argument `arg` of a node being lowered as a scalar of `dtype` at the output's indices: a broadcast load or a constant.

@@ -53,11 +53,13 @@ std::vector<Expr> infer_sizes(ExprContext& ctx, std::vector<Expr> sizes, const s
 
 std::optional<std::vector<Expr>> view_strides(ExprContext& ctx, const TensorType& type,
                                               const std::vector<Expr>& sizes) {
-  if (type.sizes == sizes) return type.strides;
   if (type.sizes.empty() || type.strides == contiguous_strides(ctx, type.sizes)) return contiguous_strides(ctx, sizes);
-  if (std::any_of(type.sizes.begin(), type.sizes.end(), [&](Expr e) { return is_zero(ctx, e); })) {
-    return contiguous_strides(ctx, sizes);
-  }
+  const bool empty = std::any_of(type.sizes.begin(), type.sizes.end(), [&](Expr e) { return is_zero(ctx, e); });
+  // Eager lays dimensions of size 1 anew, also where nothing else changes.
+  const auto is_unit = [](Expr e) { return e.is_const(1); };
+  const bool units = std::any_of(sizes.begin(), sizes.end(), is_unit);
+  if (type.sizes == sizes && (empty || !units)) return type.strides;
+  if (empty) return contiguous_strides(ctx, sizes);
   // Runs of dimensions that lie evenly in memory are matched with runs of new dimensions, from the last one on.
   std::vector<Expr> result(sizes.size());
   size_t view_d = sizes.size();

@@ -1,7 +1,7 @@
 // Activations: one scalar formula each, in the compute dtype, rounded once.
 #include <cmath>
 
-#include "ops/core/family_util.h"
+#include "ops/core/pointwise_util.h"
 #include "ops/rules/derivative.h"
 #include "support/error.h"
 
@@ -21,7 +21,10 @@ std::vector<TensorType> like_self(MetaContext& m, const TensorType& self) {
   return {type};
 }
 
-MetaFn unary_meta(bool integers_too, bool contiguous) {
+/// How the result lies in memory: as eager's iterator has it, as torch.empty_like() would, or contiguous.
+enum class ActivationLayout : uint8_t { kIterator, kPreserved, kContiguous };
+
+MetaFn unary_meta(bool integers_too, ActivationLayout layout) {
   return [=](MetaContext& m) -> std::vector<TensorType> {
     const TensorType& self = m.tensor(0);
     if (!is_floating(self.dtype) && !(integers_too && is_integral(self.dtype))) {
@@ -30,8 +33,12 @@ MetaFn unary_meta(bool integers_too, bool contiguous) {
     for (size_t i = 1; i < m.num_args(); ++i) {
       if (m.is_tensor(i)) throw Unsupported(str_cat(m.op().name, ": a number given as a tensor"));
     }
-    if (contiguous) return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
-    return like_self(m, self);
+    if (layout == ActivationLayout::kContiguous) {
+      return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
+    }
+    std::vector<TensorType> like = like_self(m, self);
+    if (layout == ActivationLayout::kPreserved) like[0].strides = preserved_strides(m, self);
+    return like;
   };
 }
 
@@ -143,14 +150,15 @@ struct ActivationRow {
   const char* inplace;
   Formula formula;
   bool integers = false;
-  bool contiguous = false;
+  ActivationLayout layout = ActivationLayout::kIterator;
 };
 
 constexpr ActivationRow kActivationRows[] = {
     {"relu", "(Tensor self) -> Tensor", "torch.relu torch.Tensor.relu", "torch.relu_ torch.Tensor.relu_", relu, true},
-    {"relu6", "(Tensor self) -> Tensor", "torch._C._nn.relu6", "torch._C._nn.relu6_", relu6, true},
+    {"relu6", "(Tensor self) -> Tensor", "torch._C._nn.relu6", "torch._C._nn.relu6_", relu6, true,
+     ActivationLayout::kPreserved},
     {"hardtanh", "(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", "torch._C._nn.hardtanh",
-     "torch._C._nn.hardtanh_", hardtanh, true},
+     "torch._C._nn.hardtanh_", hardtanh, true, ActivationLayout::kPreserved},
     {"hardsigmoid", "(Tensor self) -> Tensor", "torch._C._nn.hardsigmoid", "torch._C._nn.hardsigmoid_", hardsigmoid},
     {"hardswish", "(Tensor self) -> Tensor", "torch._C._nn.hardswish", "torch._C._nn.hardswish_", hardswish},
     {"silu", "(Tensor self) -> Tensor", "torch._C._nn.silu", "torch._C._nn.silu_", silu},
@@ -162,7 +170,8 @@ constexpr ActivationRow kActivationRows[] = {
     {"leaky_relu", "(Tensor self, Scalar negative_slope=0.01) -> Tensor", "torch._C._nn.leaky_relu",
      "torch._C._nn.leaky_relu_", leaky_relu},
     {"softplus", "(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", "torch._C._nn.softplus", "", softplus},
-    {"log_sigmoid", "(Tensor self) -> Tensor", "torch._C._nn.log_sigmoid", "", log_sigmoid, false, true},
+    {"log_sigmoid", "(Tensor self) -> Tensor", "torch._C._nn.log_sigmoid", "", log_sigmoid, false,
+     ActivationLayout::kContiguous},
     {"softshrink", "(Tensor self, Scalar lambd=0.5) -> Tensor", "torch._C._nn.softshrink", "", softshrink},
     {"hardshrink", "(Tensor self, Scalar lambd=0.5) -> Tensor", "torch.hardshrink torch.Tensor.hardshrink", "",
      hardshrink},
@@ -223,11 +232,11 @@ Values decompose_prelu(GraphBuilder& b, std::span<const Arg> arguments) {
 void register_activation(OpRegistry& r) {
   for (const ActivationRow& row : kActivationRows) {
     r.add(make_op({row.name, OpKind::kPointwise, row.schema, row.names, row.inplace},
-                  unary_meta(row.integers, row.contiguous), nullptr, apply(row.formula)));
+                  unary_meta(row.integers, row.layout), nullptr, apply(row.formula)));
   }
   r.add(make_op({"gelu", OpKind::kPointwise, "(Tensor self, *, str approximate='none') -> Tensor", "torch._C._nn.gelu",
                  "torch._C._nn.gelu_"},
-                unary_meta(false, false), nullptr, [](LowerContext& ctx) {
+                unary_meta(false, ActivationLayout::kIterator), nullptr, [](LowerContext& ctx) {
                   const std::string form = Args(ctx).str(1);
                   if (form != "none" && form != "tanh")
                     throw InvalidArgument("approximate argument must be either none or tanh.");
@@ -240,7 +249,7 @@ void register_activation(OpRegistry& r) {
        "torch.rrelu", "torch.rrelu_"},
       [](MetaContext& m) {
         if (m.boolean(3)) throw Unsupported("rrelu in training draws random numbers");
-        return unary_meta(false, true)(m);
+        return unary_meta(false, ActivationLayout::kContiguous)(m);
       },
       nullptr, apply(rrelu));
   random.traits.varies = true;

@@ -234,7 +234,9 @@ MetaFn pow_meta() {
           !m.is_tensor(1) && std::holds_alternative<int64_t>(m.scalar(1)) && m.integer(1) >= 1 && m.integer(1) <= 3;
       if (!small || dtype == DType::kBool) throw Unsupported("pow of integers runs by the host");
     }
-    return {pointwise_type(m, both, dtype)};
+    TensorType type = pointwise_type(m, both, dtype, Numbers::kParameters);
+    if (!m.is_tensor(0)) type.strides = contiguous_strides(m.ctx(), type.sizes);
+    return {type};
   };
 }
 
@@ -289,7 +291,9 @@ void register_powers(OpRegistry& r) {
         const size_t both[] = {0, 1};
         const DType dtype = m.result_type(both);
         if (!is_floating(dtype) && !is_complex(dtype)) throw Unsupported("pow of integers runs by the host");
-        return {pointwise_type(m, both, dtype)};
+        TensorType type = pointwise_type(m, both, dtype);
+        type.strides = contiguous_strides(m.ctx(), type.sizes);
+        return {type};
       },
       nullptr, pointwise_lower({1, 0}, Promotion::kSame, power));
   r.add(std::move(rpow));

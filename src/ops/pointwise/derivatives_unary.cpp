@@ -198,9 +198,18 @@ void sinc_rule(VjpContext& v) {
   v.give(0, masked_product(v, x.bin("eq", 0.0), gradient(v), slope).id);
 }
 
+/// From the result, as in eager: where the absolute value is not positive this is another gradient than the product's.
+void polar_rule(VjpContext& v) {
+  const Term g = gradient(v).conj(), z = result(v);
+  const Term turned = term(v, v.builder().binary("mul", z.id, Scalar(std::complex<double>(0, 1))));
+  if (v.needs(0)) v.give(0, (g * direction(z, z.un("abs"))).un("real").id);
+  if (v.needs(1)) v.give(1, (g * turned).un("real").id);
+}
+
 }  // namespace
 
 void register_derivatives_pointwise(OpRegistry& r) {
+  r.amend("polar").vjp = polar_rule;
   r.amend("logit").vjp = logit_rule;
   r.amend("sinc").vjp = sinc_rule;
   for (const UnaryRow& row : kUnary) {

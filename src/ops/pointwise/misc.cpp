@@ -42,7 +42,7 @@ MetaFn clamp_meta(Bound bound) {
     const DType dtype = m.result_type(operands);
     if (is_complex(dtype)) throw InvalidArgument("clamp is not supported for complex types");
     if (dtype == DType::kBool) throw Unsupported("clamp of bool runs by the host");
-    return {pointwise_type(m, operands, dtype)};
+    return {pointwise_type(m, operands, dtype, Numbers::kParameters)};
   };
 }
 
@@ -110,11 +110,6 @@ void copy_lower(LowerContext& ctx) {
   ctx.pointwise(0, [&ctx](LoopBuilder& b, std::span<const Expr> indices) {
     return operand_at(ctx, b, 0, compute_dtype(ctx.operand(0).dtype), indices);
   });
-}
-
-std::vector<Expr> preserved_strides(MetaContext& m, const TensorType& self) {
-  const TensorType* one[] = {&self};
-  return is_dense(m.ctx(), self) ? self.strides : m.iterator_strides(self.sizes, one);
 }
 
 MetaFn clone_meta(size_t format) {

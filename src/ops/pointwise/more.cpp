@@ -52,7 +52,9 @@ std::vector<TensorType> nan_to_num_meta(MetaContext& m) {
   const size_t self[] = {0};
   const DType dtype = m.tensor(0).dtype;
   if (is_complex(dtype)) throw Unsupported("nan_to_num of complex numbers runs by the host");
-  return {pointwise_type(m, self, dtype)};
+  TensorType type = pointwise_type(m, self, dtype);
+  type.strides = preserved_strides(m, m.tensor(0));
+  return {type};
 }
 
 void lower_nan_to_num(LowerContext& ctx) {
@@ -90,8 +92,7 @@ std::vector<TensorType> isreal_meta(MetaContext& m) {
   TensorType type = m.tensor(0);
   type.dtype = DType::kBool;
   type.is_wrapped_number = false;
-  const TensorType* operands[] = {&m.tensor(0)};
-  if (!is_dense(m.ctx(), type)) type.strides = m.iterator_strides(type.sizes, operands);
+  type.strides = preserved_strides(m, type);
   return {type};
 }
 

@@ -260,7 +260,10 @@ Values decompose_isin(GraphBuilder& b, std::span<const Arg> arguments) {
 
 Values decompose_isin_scalar(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  return {b.op(args.flag(3) ? "ne" : "eq", {arguments[0], arguments[1]})};
+  const ValueId found = b.op(args.flag(3) ? "ne" : "eq", {arguments[0], arguments[1]});
+  const std::vector<Expr> contiguous = contiguous_strides(b.ctx(), b.type(found).sizes);
+  if (b.type(found).strides == contiguous) return {found};
+  return {b.op("relayout", {TensorArg{found}, SymInts{contiguous}})};
 }
 
 /// Places among few boundaries by bisection, step by step as eager does it: boundaries that are not sorted give what they give
@@ -374,17 +377,19 @@ void refuse_complex_operand(const Args& args) {
   if (is_complex(args.type(0).dtype)) throw InvalidArgument("not implemented for complex numbers");
 }
 
+std::vector<TensorType> polar_meta(MetaContext& m) {
+  const DType dtype = m.tensor(0).dtype;
+  if (is_complex(dtype)) throw InvalidArgument("not implemented for complex numbers");
+  if (dtype != m.tensor(1).dtype) throw InvalidArgument("polar of two dtypes");
+  if (dtype != DType::kFloat32 && dtype != DType::kFloat64) throw Unsupported("polar of this dtype");
+  const size_t both[] = {0, 1};
+  return {pointwise_type(m, both, complex_dtype(dtype))};
+}
+
 Values decompose_polar(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  refuse_complex_operand(args);
-  if (args.type(0).dtype != args.type(1).dtype) throw InvalidArgument("polar of two dtypes");
-  if (args.type(0).dtype != DType::kFloat32 && args.type(0).dtype != DType::kFloat64) {
-    throw Unsupported("polar of this dtype");
-  }
-  // In eager the gradient comes from the result.
-  const ValueId radius = with_tied_gradient(b, args.tensor(0), {args.tensor(0), args.tensor(1)});
-  const ValueId re = b.binary("mul", radius, b.unary("cos", args.tensor(1)));
-  const ValueId im = b.binary("mul", radius, b.unary("sin", args.tensor(1)));
+  const ValueId re = b.binary("mul", args.tensor(0), b.unary("cos", args.tensor(1)));
+  const ValueId im = b.binary("mul", args.tensor(0), b.unary("sin", args.tensor(1)));
   return {b.binary("from_parts", re, im)};
 }
 
@@ -450,7 +455,8 @@ void register_numeric(OpRegistry& r) {
       "torch.masked_scatter torch.Tensor.masked_scatter", decompose_masked_scatter, "torch.Tensor.masked_scatter_");
   add("put", "(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
       "torch.put torch.Tensor.put", decompose_put, "torch.Tensor.put_");
-  add("polar", "(Tensor abs, Tensor angle) -> Tensor", "torch.polar", decompose_polar);
+  r.add(make_op({"polar", OpKind::kComposite, "(Tensor abs, Tensor angle) -> Tensor", "torch.polar"}, polar_meta,
+                decompose_polar));
   add("complex", "(Tensor real, Tensor imag) -> Tensor", "torch.complex", decompose_complex);
 }
 

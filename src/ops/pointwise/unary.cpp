@@ -227,7 +227,9 @@ MetaFn unary_row_meta(const UnaryOpRow& row) {
     TensorType type = pointwise_type(m, self, dtype);
     const TensorType* with_number[] = {&m.tensor(0), nullptr};
     // Eager multiplies by a number here, and fills a tensor like self for tests that integers cannot fail.
-    if (row.body == degrees || row.body == radians) type.strides = m.iterator_strides(type.sizes, with_number);
+    if (row.body == degrees || row.body == radians) {
+      type.strides = is_dense(m.ctx(), m.tensor(0)) ? m.tensor(0).strides : m.iterator_strides(type.sizes, with_number);
+    }
     const bool constant = !is_floating(m.tensor(0).dtype) && !is_complex(m.tensor(0).dtype) &&
                           (row.body == test<Op::kIsInf> || row.body == finite);
     if (constant && is_dense(m.ctx(), m.tensor(0))) type.strides = m.tensor(0).strides;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ops/core/family_util.h"
+#include "ops/core/pointwise_util.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -203,8 +204,7 @@ std::vector<TensorType> flip_meta(MetaContext& m) {
   TensorType type = m.tensor(0);
   std::vector<int64_t> dims = concrete(m.ctx(), m.ints(1));
   if (!dims.empty()) wrap_dims(dims, type.dim());
-  const TensorType* operands[] = {&m.tensor(0)};
-  type.strides = m.iterator_strides(type.sizes, operands);
+  type.strides = preserved_strides(m, type);
   return {type};
 }
 

@@ -44,7 +44,11 @@ BINARY = {
         "float_power",
         "mul",
     )
-} | {"xlog1py": torch.special.xlog1py}
+} | {
+    "xlog1py": torch.special.xlog1py,
+    "real part of polar": lambda r, t: torch.polar(r, t).real,
+    "sum of polar": lambda r, t: torch.view_as_real(torch.polar(r, t)).sum(-1),
+}
 _MORE_ARGUMENTS = (
     "fill", "frexp", "nn.functional.prelu", "nn.functional.threshold", "special.polygamma", "polygamma", "mvlgamma",
 )  # fmt: skip

@@ -116,3 +116,33 @@ def test_sizes_that_fit_no_expression_are_found_when_it_runs() -> None:
     for size in (5, 7, 20, 300, 8, 120, 101):
         x = torch.randn(size)
         same(compiled(x), program(x))
+
+
+@pytest.mark.parametrize("n", ["a size", "sizes", "integers", "a tuple"])
+def test_the_old_constructor_takes_a_size_for_a_size(n: str) -> None:
+    def program(x: Tensor, n: str = n) -> Tensor:
+        size = {"a size": x.shape, "sizes": torch.Size((len(x), 2)), "integers": len(x), "a tuple": (len(x),)}[n]
+        return x.new(size).fill_(3) + 1
+
+    compiled = tatara.compile(program)
+    for size in (2, 3, 5, 4):
+        x = torch.randn(size)
+        same(compiled(x), program(x))
+
+
+@pytest.mark.parametrize("name", ["Exponential", "Weibull", "Pareto", "Laplace", "Cauchy", "Gumbel", "LogNormal"])
+def test_distributions_draw_as_many_as_asked_for(name: str) -> None:
+    numbers = (2.0,) if name == "Exponential" else (1.0, 2.0)
+
+    def program(n: int) -> tuple[Tensor, Tensor]:
+        drawn = getattr(torch.distributions, name)(*numbers)
+        sample = drawn.sample((n,))
+        return sample, drawn.log_prob(sample)
+
+    compiled = tatara.compile(program)
+    for seed, n in enumerate((3, 3, 4, 2, 5)):
+        torch.manual_seed(seed)
+        expected, after = program(n), torch.get_rng_state()
+        torch.manual_seed(seed)
+        same(compiled(n), expected)
+        assert torch.equal(torch.get_rng_state(), after)
