@@ -1,5 +1,7 @@
 #include "capture/tape/view_origins.h"
 
+#include "capture/tape/transaction.h"
+
 namespace tatara::capture {
 
 ViewOrigin view_origin(const Tape& tape, int slot) {
@@ -19,6 +21,27 @@ ViewOrigin view_origin(const Tape& tape, int slot) {
     origin.base = at = operand;
   }
   return origin;
+}
+
+bool changes_older(const Tape& tape, size_t n, size_t first) {
+  const TapeNode& node = tape.nodes()[n];
+  const auto older = [&](int slot) {
+    const TapeNode* maker = tape.makes(slot) ? tape.maker(slot) : nullptr;
+    return maker == nullptr || maker < &tape.nodes()[first];
+  };
+  if (is_leaf_mark(node)) return older(node.outputs[0]);
+  if (!node.mutates) return false;
+  if (!is_operator_call(node)) return true;
+  bool any = false, found = false;
+  for (PyObject* argument : written_arguments(node)) {
+    for_each_slot(argument, [&](int slot) {
+      any = true;
+      const int base = view_origin(tape, slot).base;
+      const int made = base >= 0 ? base : slot;
+      found = found || older(made) || may_be_view(tape, *tape.maker(made));
+    });
+  }
+  return found || !any;
 }
 
 }  // namespace tatara::capture

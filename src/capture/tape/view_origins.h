@@ -21,5 +21,7 @@ struct ViewOrigin {
   bool is_view_of(int slot) const { return std::find(bases.begin(), bases.end(), slot) != bases.end(); }
 };
 ViewOrigin view_origin(const Tape& tape, int slot);
+/// Whether the node `n` changes a tensor that was there before the node `first`, as far as is known.
+bool changes_older(const Tape& tape, size_t n, size_t first);
 
 }  // namespace tatara::capture

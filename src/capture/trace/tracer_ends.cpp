@@ -11,6 +11,7 @@
 #include "capture/graph/tape_arguments.h"
 #include "capture/run/runner.h"
 #include "capture/tape/tape_counts.h"
+#include "capture/tape/view_origins.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/iterator_tracing.h"
@@ -86,7 +87,8 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   auto entry = std::make_unique<Entry>();
   entry->why = why;
   bool changed = t.mutated;
-  for (size_t n = t.snap.nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
+  for (size_t n = t.snap.nodes; n < t.tape.nodes().size(); ++n)
+    changed = changed || changes_older(t.tape, n, t.snap.nodes);
   take_sources();
   const ReconstructionWorld world = reconstruction_world();
   ReconstructionBuilder builder(entry->reconstruction, world, api_);

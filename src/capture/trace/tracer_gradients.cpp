@@ -515,7 +515,6 @@ bool GradientTracing::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs
   node.grad = api_.grad_enabled();
   node.location = user_location();
   t.tape.add_node(std::move(node));
-  t.mutated = true;
   return true;
 }
 
