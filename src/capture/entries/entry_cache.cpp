@@ -128,18 +128,28 @@ size_t EntryCache::count(PyObject* code, int offset) const {
   return n;
 }
 
-int EntryCache::leads_nowhere_but(PyObject* code, int offset) const {
+std::optional<IdleStretch> EntryCache::idle_from(PyObject* code, int offset) const {
   size_t idle = 0;
-  int end = -1;
+  IdleStretch way{offset, offset, {}};
+  int last = -1;
   for (const auto& entry : entries_) {
     if (entry->code != code || entry->offset != offset) continue;
-    if (entry->end != Entry::End::kBreak || entry->tape == nullptr || entry->effects.objects() != 0) return -1;
+    if (entry->end == Entry::End::kEager || entry->tape == nullptr) return {};
     const std::vector<TapeNode>& nodes = entry->tape->nodes();
-    if (!std::all_of(nodes.begin(), nodes.end(), [](const TapeNode& n) { return number_operation(n); })) return -1;
-    ++idle;
-    end = std::max(end, entry->break_offset);
+    const bool numbers = std::all_of(nodes.begin(), nodes.end(), [](const TapeNode& n) { return number_operation(n); });
+    const bool nothing = numbers && entry->end == Entry::End::kBreak && entry->effects.objects() == 0;
+    if (!nothing && !entry->way.slight) return {};
+    idle += nothing || entry->hits == 0 ? 1 : 0;
+    way.to = std::max(way.to, entry->way.furthest);
+    if (entry->end == Entry::End::kReturn) continue;
+    // A way back to an earlier turn of a loop.
+    if (entry->break_offset < offset) way.ends.push_back(entry->break_offset);
+    way.from = std::min(way.from, entry->break_offset);
+    last = std::max(last, entry->break_offset);
   }
-  return idle >= kMostIdle ? end : -1;
+  if (idle < kMostIdle) return {};
+  if (last >= offset) way.ends.push_back(last);
+  return way;
 }
 
 size_t EntryCache::count_for(PyObject* code, int offset, PyObject* const* roots, size_t count) const {

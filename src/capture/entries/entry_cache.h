@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -74,6 +75,11 @@ struct Entry {
   EffectReplay effects;
   std::vector<int> cleared_first;  // slots of tensors whose `.grad` is None before anything else happens
   int break_offset = 0;
+  struct Way {
+    int furthest = 0;     // the last instruction of the root, by offset
+    bool slight = false;  // calls of NumPy, which take less than another trace
+  };
+  Way way;
   int local_count = 0;
   bool handles = false;   // another exception, or None, is being handled at the end than at the begin
   bool set_grad = false;  // grad mode differs at the end
@@ -108,6 +114,12 @@ struct Entry {
   mutable bool ended_ = false;
 };
 
+/// Instructions of a frame that are not worth an entry: those in [from, to], up to one of the ends.
+struct IdleStretch {
+  int from = 0, to = -1;
+  std::vector<int> ends;  // calls that break the graph
+};
+
 /// All entries of one compiled function. Guarded by the GIL.
 class EntryCache {
  public:
@@ -128,9 +140,9 @@ class EntryCache {
   /// Whether there were kMostPlaces entries at the point that differ, for roots like these, in the state of iterators alone.
   /// From then on such iterators break the graph there, so that one entry does for all of their places.
   bool iterators_vary(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api);
-  /// Where the entries at the point do nothing but reach a call that breaks the graph, as another one would: such ways depend on
-  /// numbers or texts that are others in each call. The call's offset, or -1.
-  int leads_nowhere_but(PyObject* code, int offset) const;
+  /// The way from the point, where the entries there do nothing but reach a call that breaks the graph, or do little and were never
+  /// used, as another one would: such ways depend on numbers, texts or arrays that are others in each call.
+  std::optional<IdleStretch> idle_from(PyObject* code, int offset) const;
   const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }
   void clear() {
     // Dropping an entry may run Python code that comes back here.

@@ -1,6 +1,7 @@
 // What the tracer and its features share: the call that is traced, and what its present trace has gathered.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -83,7 +84,7 @@ struct Trace {
   /// The root frame as it was before its present instruction.
   struct Snapshot {
     std::vector<Ref> locals, stack;
-    int offset = 0;
+    int offset = 0, furthest = 0;
     Ref handled;  // the exception that is being handled there
     size_t nodes = 0;
     size_t facts = 0, checks = 0, effects = 0, born = 0;
@@ -156,11 +157,18 @@ struct TraceFeatures {
   TraceEnds* ends = nullptr;
 };
 
-/// Instructions of a frame from a point on, up to a call that breaks each graph (EntryCache::leads_nowhere_but).
+/// Where a frame runs for real on an idle stretch (EntryCache::idle_from).
 struct IdleWay {
   const Frame* frame = nullptr;
-  int from = 0, to = -1;
-  bool covers(const Frame& f) const { return &f == frame && f.offset() >= from && f.offset() <= to; }
+  IdleStretch stretch;
+  bool ends = false;  // with the present instruction
+  /// Whether the frame is still on it, before its next instruction.
+  bool goes_on(const Frame& f) {
+    const int at = f.offset();
+    if (&f != frame || ends || at < stretch.from || at > stretch.to) return false;
+    ends = std::find(stretch.ends.begin(), stretch.ends.end(), at) != stretch.ends.end();
+    return true;
+  }
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.

@@ -346,7 +346,7 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
 FrameAction Tracer::at_boundary(Frame& f, int opcode) {
   // Inside a handler the interpreter's exception state is part of the frame: go on for real until it is left.
   const auto handled = [](PyObject* value) { return value != nullptr && PyExceptionInstance_Check(value); };
-  if (!context_.idle.covers(f)) context_.idle = {};
+  if (!context_.idle.goes_on(f)) context_.idle = {};
   // Behind it, numbers of the tuple are values of the frame, which may be symbols.
   const bool unpacks = opcode == UNPACK_SEQUENCE && PyTuple_CheckExact(f.peek(1));
   const bool waits = unpacks || context_.idle.frame != nullptr || disabled_here() ||
@@ -393,8 +393,9 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   }
   if (!failed.empty())
     log_line(LogChannel::kGuards, str_cat("recompiles ", place_text(f.code(), f.offset()), ": ", failed));
-  if (const int end = f.offset() == 0 ? -1 : owner_.cache.leads_nowhere_but(code, f.offset()); end >= f.offset()) {
-    context_.idle = {&f, f.offset(), end};
+  if (std::optional<IdleStretch> way = f.offset() == 0 ? std::nullopt : owner_.cache.idle_from(code, f.offset())) {
+    context_.idle = {&f, std::move(*way)};
+    context_.idle.goes_on(f);
     made = true;
     return FrameAction::kRun;
   }
@@ -572,6 +573,7 @@ bool TraceEnds::snapshot(Frame& f) {
     }
   }
   t.snap.offset = f.offset();
+  t.snap.furthest = std::max(t.snap.furthest, t.snap.offset);
   t.snap.nodes = t.tape.nodes().size();
   while (!t.instructions.empty() && t.instructions.back() >= t.snap.nodes) t.instructions.pop_back();
   t.instructions.push_back(t.snap.nodes);

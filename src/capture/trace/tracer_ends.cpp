@@ -401,6 +401,14 @@ bool worth_splitting(const Tape& tape, const TapeNode& refused, const std::vecto
   return gain >= parts * part;
 }
 
+/// Whether NumPy itself does what is on the tape in less than a trace takes.
+bool is_slight(const Tape& tape) {
+  constexpr double kTrace = 1e-3;
+  double seconds = 0;
+  for (const TapeNode& node : tape.nodes()) seconds += seconds_in_eager(tape, node);
+  return is_numpy_tape(tape) && seconds < kTrace;
+}
+
 }  // namespace
 
 bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
@@ -488,6 +496,7 @@ bool TraceEnds::prepare_entry(Entry& entry, bool ran) {
   entry.code = t.start.code;
   entry.held_code = Ref::borrow(t.start.code);
   entry.offset = t.start.offset;
+  entry.way = {t.snap.furthest, is_slight(t.tape)};
   entry.guards.state = t.state;
   // Transforms refuse hooks, and checkpoints keep their operands whether anything requires grad or not.
   entry.guards.state.saves_tensors =
