@@ -50,6 +50,8 @@ struct TraceOwner {
   bool tells_eager = false;
   RefusedCalls refused;
   std::shared_ptr<DataDecisions> decisions = std::make_shared<DataDecisions>();
+  /// Functions by their code, each with the module that it was a method's of, in which a graph broke. To be compared alone.
+  std::set<std::pair<PyObject*, PyObject*>> broken_calls;
   /// Calls that give a copy where the host's meta kernels would have them give their operand.
   RefusedCalls copies;
   std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced

@@ -200,6 +200,10 @@ class TraceContext {
   UserLocation user_location() const;
   /// Whether graphs may begin in the frame, between two instructions of it.
   bool may_be_root(const Frame& f) const;
+  /// The calls of modules' methods that are under way break the graph: later traces end before them.
+  void note_broken_calls();
+  /// Whether the graph is to break where the frame is entered, which can have graphs of its own at once.
+  bool breaks_inside(const Frame& f) const;
   /// The tape's slot of a tensor, which becomes an input where it is a new one; -1: it has no meta form.
   int slot_for(PyObject* tensor);
   /// When the trace made it, as a count; nothing: it did not.

@@ -179,6 +179,12 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
       !graph_break("LBFGS, which decides by the last bits of its sums", true)) {
     return FrameAction::kRaise;
   }
+  if (tracing() && entered_ && context_.breaks_inside(f)) {
+    if (!graph_break("call of " + text_of(f.code()->co_name) + ", in which graphs break")) return FrameAction::kRaise;
+    context_.frames.push_back(&f);
+    f.root = true;
+    return FrameAction::kRun;
+  }
   if (tracing()) {
     context_.frames.push_back(&f);
     TATARA_LOG(kCapture, "  enter ", place_text(f.code(), 0));

@@ -124,6 +124,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
     return refuse();
   }
   context_.root->ends_trace = !can_resume;
+  if (!stay_eager) context_.note_broken_calls();
   ++bypass_;
   // Its code would go on with gradients and with hooks on saved tensors, which eager has not.
   if (checkpoints().in_reentrant() && take_back()) {

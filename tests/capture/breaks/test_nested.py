@@ -218,3 +218,56 @@ def test_functions_made_anew_below_a_break(program: Any, tensors: bool) -> None:
         assert len(ours) == len(theirs)
         for a, e in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, e)
+
+
+class Nest(torch.nn.Module):
+    """A model in a model, and so on: the innermost one talks."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.inner = Nest(depth - 1) if depth > 0 else Block(True)
+        self.plain = Block(False)
+
+    def around(self, x: Any, **options: Any) -> Any:
+        return self.inner(x, **options) * 2
+
+    def forward(self, x: Any, **options: Any) -> Any:
+        x = self.plain(torch.tanh(self.linear(x)))
+        if isinstance(self.inner, Nest):
+            return self.around(x, **options) + x
+        if options.get("fails"):
+            raise ValueError("it fails inside")
+        return self.inner(x) - x if not options.get("quiet") else x
+
+
+@pytest.mark.parametrize("depth", [1, 6])
+def test_a_break_far_below_settles_as_fast_as_a_near_one(depth: int, capsys: Any) -> None:
+    net = Nest(depth)
+    compiled = tatara.compile(net)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(X), net(X))
+    with counts() as grown:
+        for _ in range(3):
+            torch.testing.assert_close(compiled(X), net(X))
+    assert (grown["graphs"], grown["breaks"], grown["recompiles"]) == (0, 0, 0)
+    # A linear layer before each call, and one in each block.
+    assert grown["host_calls"] == 3 * (2 * (depth + 1) + 1)
+    assert capsys.readouterr().out == "mean True\n" * 12
+
+
+def test_calls_that_break_below_and_then_do_not(capsys: Any) -> None:
+    """What later calls do otherwise is done as in eager, its exceptions too."""
+    net = Nest(3)
+    compiled = tatara.compile(net)
+    for options in ({}, {}, {"quiet": True}, {"fails": True}, {}, {"quiet": True}, {"quiet": True}, {"fails": True}):
+        said = []
+        for call in (compiled, net):
+            if options.get("fails"):
+                with pytest.raises(ValueError, match="it fails inside"):
+                    call(X, **options)
+            else:
+                said.append((call(X, **options), capsys.readouterr().out))
+        if said:
+            torch.testing.assert_close(said[0][0], said[1][0])
+            assert said[0][1] == said[1][1]
