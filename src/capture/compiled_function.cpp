@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "capture/entries/capture_log.h"
+#include "capture/entries/compiled_object.h"
 #include "capture/entries/stats.h"
 #include "capture/host/package.h"
 #include "capture/host/torch_native.h"
@@ -26,15 +27,6 @@
 
 namespace tatara::capture {
 namespace {
-
-struct CompiledFunction {
-  PyObject_HEAD vectorcallfunc vectorcall;
-  PyObject* function;  // what is called on a miss
-  PyObject* self;      // prepended to the arguments, or null
-  PyObject* dict;
-  PyObject* weakrefs;
-  TraceOwner* owner;
-};
 
 std::unordered_set<CompiledFunction*>& all_functions() {
   static std::unordered_set<CompiledFunction*> all;
@@ -71,19 +63,6 @@ PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
     if (!done) return nullptr;
   }
   return result.release();
-}
-
-/// The report says once why nothing of the function is compiled.
-void note_generator(TraceOwner& owner, const PyCodeObject& code) {
-  if (!owner.breaks.empty()) return;
-  BreakInfo info;
-  info.reason = "generator functions, coroutines and async generators run in eager: their frames outlive the call";
-  info.file = text_of(code.co_filename);
-  info.function = text_of(code.co_name);
-  info.line = code.co_firstlineno;
-  log_break(info);
-  owner.breaks.push_back(std::move(info));
-  ++stats().breaks;
 }
 
 /// What the guards of a call look at: the arguments, then what else decides how they are bound.
@@ -189,11 +168,23 @@ Found find_and_run(TraceOwner& owner, PyObject* code, CallScratch::Lease& call, 
   return {result != nullptr || PyErr_Occurred() != nullptr ? Next::kDone : Next::kOriginal, result};
 }
 
+/// A call within a trace, which goes through the original. A graph that is to be whole is that there, too.
+PyObject* call_within(Tracer& tracer, CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  if (!c->owner->fullgraph) return call_original(c, args, nargsf, kwnames);
+  tracer.run_whole(*c, true);
+  PyObject* result = call_original(c, args, nargsf, kwnames);
+  tracer.run_whole(*c, false);
+  return result;
+}
+
 /// The state of one call: looks for an entry, else traces.
 PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  const Tracer* current = Tracer::current();
-  if (disabled_here() || (current != nullptr && current->at_work()) || !PyFunction_Check(c->function)) {
-    return call_original(c, args, nargsf, kwnames);
+  Tracer* current = Tracer::current();
+  if (disabled_here() || !PyFunction_Check(c->function)) return call_original(c, args, nargsf, kwnames);
+  if (current != nullptr && current->at_work()) {
+    const Tracer::Inner inner = current->enter_compiled(*c);
+    if (inner == Tracer::Inner::kFailed) return nullptr;
+    if (inner == Tracer::Inner::kOriginal) return call_within(*current, c, args, nargsf, kwnames);
   }
   PyObject* code = PyFunction_GET_CODE(c->function);
   constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
@@ -201,7 +192,7 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
   if (!api->lacks.empty()) return call_without(c, *api, args, nargsf, kwnames);
   if (!api->present() && api->numpy == nullptr) return call_original(c, args, nargsf, kwnames);
   if ((reinterpret_cast<PyCodeObject*>(code)->co_flags & kGenerators) != 0) {
-    note_generator(*c->owner, *reinterpret_cast<PyCodeObject*>(code));
+    c->owner->note_generator(*reinterpret_cast<PyCodeObject*>(code));
     return call_original(c, args, nargsf, kwnames);
   }
   const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
@@ -559,7 +550,7 @@ PyObject* compiled_function_type() {
                                 {Py_tp_members, members},
                                 {Py_tp_getset, getset},
                                 {0, nullptr}};
-  static PyType_Spec spec = {"tatara._core.CompiledFunction", sizeof(CompiledFunction), 0,
+  static PyType_Spec spec = {kCompiledFunctionName, sizeof(CompiledFunction), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, slots};
   PyObject* type = PyType_FromSpec(&spec);
   // By this mark, which torch's own wrappers bear, torch.compile and torch.export go into the original instead.

@@ -41,6 +41,18 @@ int TraceOwner::may_trace(PyCodeObject* code, int offset, PyObject* const* roots
                                                                                                                   : 0;
 }
 
+void TraceOwner::note_generator(const PyCodeObject& code) {
+  if (!breaks.empty()) return;
+  BreakInfo info;
+  info.reason = "generator functions, coroutines and async generators run in eager: their frames outlive the call";
+  info.file = text_of(code.co_filename);
+  info.function = text_of(code.co_name);
+  info.line = code.co_firstlineno;
+  log_break(info);
+  breaks.push_back(std::move(info));
+  ++stats().breaks;
+}
+
 void TraceOwner::note_unfit(PyCodeObject* code, int offset, const std::string& reason) {
   const bool known = !unfit.emplace(reinterpret_cast<PyObject*>(code), offset, reason).second;
   if (known && !fullgraph) return;

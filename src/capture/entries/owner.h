@@ -14,6 +14,8 @@
 
 namespace tatara::capture {
 
+struct CompiledFunction;
+
 /// Calls of which a trace has learned why they are not what they seem: those that the compiler has refused, where later traces
 /// break the graph.
 class RefusedCalls {
@@ -49,6 +51,8 @@ struct TraceOwner {
   /// Told that it is being compiled, the program raised what it does not raise otherwise: it is told so no more.
   bool tells_eager = false;
   RefusedCalls refused;
+  /// Compiled functions with fullgraph that the function calls, and that break the graph: they say so themselves.
+  std::set<const CompiledFunction*> apart;
   std::shared_ptr<DataDecisions> decisions = std::make_shared<DataDecisions>();
   /// Functions by their code, each with the module that it was a method's of, in which a graph broke. To be compared alone.
   std::set<std::pair<PyObject*, PyObject*>> broken_calls;
@@ -56,6 +60,8 @@ struct TraceOwner {
   RefusedCalls copies;
   std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced
 
+  /// The report says once why nothing of the function is compiled.
+  void note_generator(const PyCodeObject& code);
   void note_unfit(PyCodeObject* code, int offset, const std::string& reason);
   /// Whether one more entry may be made where `code` stands at `offset`; `failed`: the guard that failed last. At the limit
   /// (the option recompile_limit) that is told once: in the report and by a warning; 0 then, and -1 with a Python error

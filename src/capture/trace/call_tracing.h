@@ -12,6 +12,7 @@
 
 namespace tatara::capture {
 
+struct CompiledFunction;
 struct SaidWarning;
 
 /// A call that the virtual machine is about to make.
@@ -49,6 +50,11 @@ class CallTracing final : public TraceFeature {
   bool logs(const Frame& f, KnownCode known);
   bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);
   CallPlan plan_call(PyObject* callable, const KnownCall& known, PyObject* const* args, Py_ssize_t nargs);
+  std::string stays_apart(const CompiledFunction& inner) const;
+  void find_original(CompiledFunction& inner);
+  /// Makes of a call of a compiled function one of its original; `operands` are its arguments then. Whether the graph is broken, tells
+  /// tracing(). False with a Python error set.
+  bool call_inner(TracedCall& call, std::vector<PyObject*>& operands);
   bool converts_tensor(const TracedCall& call, const PyTypeObject& type) const;
   PyObject* call_int(const TracedCall& call);
   PyObject* call_float(const TracedCall& call);

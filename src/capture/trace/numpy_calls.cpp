@@ -1,8 +1,8 @@
 // Which calls with arrays are recorded, which are entered, and which break the graph.
-#include <cstring>
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/entries/compiled_object.h"
 #include "capture/host/known_calls.h"
 #include "capture/host/numpy_api.h"
 #include "capture/trace/numpy_tracing.h"
@@ -111,7 +111,7 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
 PyObject* NumpyTracing::numpy_foreign(PyObject* callable, const KnownCall& known, const std::string& name,
                                       PyObject* args) {
   const NumpyApi& np = *api_.numpy;
-  if (std::strcmp(Py_TYPE(callable)->tp_name, "tatara._core.CompiledFunction") == 0) return not_handled();
+  if (as_compiled(callable) != nullptr) return not_handled();
   PyObject* dunder = _PyType_Lookup(Py_TYPE(callable), PyUnicode_InternFromString("__call__"));
   if (dunder != nullptr && PyFunction_Check(dunder)) return not_handled();  // entered
   if (!hands_on(callable, known)) return numpy_break("call of " + name + " with arrays");

@@ -38,6 +38,7 @@ class ValueTracing;
 class TraceEnds;
 class TransformTracing;
 class WriteTracing;
+struct CompiledFunction;
 struct TraceOwner;
 struct TracerParts;
 
@@ -225,6 +226,7 @@ class TraceContext {
   std::string found;             // then: why the call is no function that compiles as one graph
   bool switches_grad = false;    // and: some of it runs in another grad mode than the call
   Ahead* ahead = nullptr;
+  std::vector<const CompiledFunction*> whole;  // with fullgraph, whose originals are traced, the innermost last
 };
 
 /// What a feature of the tracer works with. Features call each other's functions; nobody else sees their state.

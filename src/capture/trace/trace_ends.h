@@ -45,6 +45,9 @@ class TraceEnds final : public TraceFeature {
   FrameAction land(Frame& f);
   /// An exception leaves the root.
   FrameAction leave_root();
+  /// A graph breaks that a compiled function with fullgraph has begun, within the one that is traced. True: the trace is made once
+  /// more without it, and the frames up to the root end, with a Python error set.
+  bool leave_apart();
   void begin_transaction();
   void end_trace();
   /// Ends the trace where it stands: all that was recorded happens, and nothing is kept. False with a Python error set.

@@ -12,6 +12,7 @@
 
 namespace tatara::capture {
 
+struct CompiledFunction;
 struct TracedCall;
 struct TracerParts;
 
@@ -33,6 +34,12 @@ class Tracer final : public VmObserver, private TraceFeature {
   /// Calls `function`; its frame starts with `hit` (an entry that ends in a break) or with a new trace.
   PyObject* run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                 std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects);
+
+  /// What a call of a compiled function is, while this tracer is at work (compiled_in_compiled.cpp).
+  enum class Inner : uint8_t { kOriginal, kCompiled, kFailed };
+  Inner enter_compiled(CompiledFunction& inner);
+  /// The original of one with fullgraph begins or ends.
+  void run_whole(const CompiledFunction& inner, bool begins);
 
   /// A torch call, by torch itself for the mode, with the types of the arguments.
   PyObject* handle_torch_function(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs);
@@ -113,7 +120,7 @@ class Tracer final : public VmObserver, private TraceFeature {
   bool run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made);
 
   void mark_starred(Frame& f);
-  PyObject* call_known(Frame& f, const TracedCall& call);
+  PyObject* call_known(Frame& f, TracedCall call);
   PyObject* look_up_attribute(Frame& f, const TracedCall& call, const CallPlan& plan);
   PyObject* call_source(Frame& f, const TracedCall& call, PyObject* source);
 

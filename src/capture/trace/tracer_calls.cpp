@@ -153,9 +153,12 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   return call_known(f, {callable, known_call(callable), args, nargsf, kwnames});
 }
 
-PyObject* Tracer::call_known(Frame& f, const TracedCall& call) {
+PyObject* Tracer::call_known(Frame& f, TracedCall call) {
   using Kind = CallPlan::Kind;
   count_call();
+  std::vector<PyObject*> operands;
+  if (!calls().call_inner(call, operands)) return nullptr;
+  if (!tracing()) return not_handled();
   const Py_ssize_t nargs = call.nargs(), keywords = call.keywords();
   if (PyObject* done = calls().call_float(call); done != not_handled()) return done;
   if (PyObject* done = calls().call_int(call); done != not_handled()) return done;

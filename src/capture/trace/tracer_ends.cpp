@@ -78,6 +78,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
     PyErr_SetString(PyExc_RuntimeError, reason.c_str());
     return false;
   }
+  if (!context_.whole.empty() && leave_apart()) return false;
   context_.state = State::kBroken;
   // What goes on for real meets no mode of ours: other compilers would. Where this runs inside of the mode's handler, torch
   // puts the mode back behind it, and the next instruction or frame takes it off.
@@ -119,7 +120,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   owner_.breaks.push_back(why);
   log_break(entry->why);
   --bypass_;
-  if (owner_.fullgraph && !stay_eager) {
+  if ((owner_.fullgraph || !context_.whole.empty()) && !stay_eager) {
     if (t.transaction.can_undo() || run_tape()) raise_unsupported(why);
     return refuse();
   }
