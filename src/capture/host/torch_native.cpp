@@ -81,6 +81,17 @@ void TorchNative::load_bits(PyObject* torch) {
   words_.find(torch, [this](PyObject* tensor, TensorRef& out) { return ask(tensor, out); });
 }
 
+bool TorchNative::may_have_memory(PyObject* tensor) const {
+  if (is_conj_ == nullptr || impl_of(tensor) == nullptr) return true;
+  if (has_storage_ != nullptr && !has_storage_(impl_of(tensor))) return false;
+  constexpr int32_t kMeta = 14;  // c10::DeviceType
+  const auto handle = reinterpret_cast<torch_abi::TensorHandle>(const_cast<void**>(impl_place(tensor)));
+  int32_t type = 0, device = 0;
+  if (abi_->aoti_torch_get_device_type(handle, &device) != 0 || device == kMeta) return false;
+  constexpr int32_t kFirstQuantized = 12, kLastQuantized = 14;  // c10::ScalarType
+  return abi_->aoti_torch_get_dtype(handle, &type) == 0 && (type < kFirstQuantized || type > kLastQuantized);
+}
+
 bool TorchNative::holds_values(PyObject* tensor) const {
   if (is_conj_ != nullptr) {
     const void* place = impl_place(tensor);

@@ -44,6 +44,8 @@ class TorchNative {
   /// Only when reads_state().
   TorchThreadState state() const;
   bool grad_enabled() const { return grad_enabled_(); }
+  /// False for tensors of which the exchange would only raise, which costs a millisecond: placeholders, sparse ones.
+  bool may_have_memory(PyObject* tensor) const;
   /// Whether the torch tensor's memory holds its values: no conjugate or negative bit, no zeros without memory.
   bool holds_values(PyObject* tensor) const;
 
