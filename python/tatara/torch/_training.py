@@ -298,7 +298,7 @@ def backward_pass(
             if gradient is None:
                 raise RuntimeError("tatara: no gradient reaches a tensor that one reached before")
             if accumulate:
-                result = torch.empty_strided(variable.shape, _grad_strides(variable), dtype=gradient.dtype)
+                result = torch.empty_strided(variable.shape, _grad_strides(variable, gradient), dtype=gradient.dtype)
                 gradient = result.to(gradient.device).copy_(gradient)
             gradients.append(gradient)
     return tuple(gradients)
@@ -350,8 +350,17 @@ def accumulated(hooks: tuple[Any, ...], variable: Any) -> None:
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
-def _grad_strides(variable: torch.Tensor) -> tuple[int, ...]:
-    return tuple(torch.empty_like(variable, memory_format=torch.preserve_format, device="meta").stride())
+def _grad_strides(variable: torch.Tensor, gradient: torch.Tensor) -> tuple[int, ...]:
+    """As the engine has it: as the leaf, or contiguous where that does not fill its memory. A gradient that lies so is kept as it
+    was made, where dimensions of one element may have any strides but 0.
+    """
+    wanted = torch.empty_like(variable, memory_format=torch.preserve_format, device="meta").stride()
+    filled = wanted == variable.stride()
+    if not filled:
+        wanted = torch.empty(variable.shape, device="meta").stride()
+    alike = zip(variable.shape, gradient.stride(), wanted, strict=True)
+    kept = all(made == own if size != 1 else made != 0 or not filled for size, made, own in alike)
+    return tuple(gradient.stride() if kept else wanted)
 
 
 def call(stage: Any, inputs: list[Any], given: Any = None) -> list[Any] | None:

@@ -26,61 +26,7 @@ PyObject* grad_name() {
   return name;
 }
 
-/// Strides that the engine gives the gradient of a leaf: the leaf's own where it fills its memory.
-std::vector<int64_t> gradient_strides(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
-  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
-  std::vector<int64_t> plain(sizes.size(), 1);
-  for (size_t i = sizes.size(); i-- > 1;) plain[i - 1] = plain[i] * std::max<int64_t>(sizes[i], 1);
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] != 1) dims.emplace_back(strides[i], sizes[i]);
-  }
-  std::sort(dims.begin(), dims.end());
-  int64_t next = 1;
-  for (const auto& [stride, size] : dims) {
-    if (stride != next) return plain;
-    next *= size;
-  }
-  return strides;
-}
-
-/// Strides of a gradient by a tensor whose sizes vary, which are `now` in this call; empty: not known for others.
-std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<int64_t>& now) {
-  ExprContext& ctx = variable.symbolic_sizes.front().context();
-  // Of an expanded tensor: what is not repeated fills its memory.
-  std::vector<Expr> packed = variable.symbolic_sizes, expanded;
-  for (size_t i = 0; i < packed.size() && i < now.size(); ++i) {
-    if (now[i] == 0) packed[i] = ctx.constant(1);
-  }
-  expanded = contiguous_strides(ctx, packed);
-  for (size_t i = 0; i < expanded.size() && i < now.size(); ++i) {
-    if (now[i] == 0) expanded[i] = ctx.constant(0);
-  }
-  for (const std::vector<Expr>& strides :
-       {contiguous_strides(ctx, variable.symbolic_sizes), variable.symbolic_strides, expanded}) {
-    bool same = strides.size() == now.size();
-    for (size_t i = 0; same && i < now.size(); ++i) same = ctx.evaluate_hint(strides[i]) == now[i];
-    if (same) return strides;
-  }
-  return {};
-}
-
 }  // namespace
-
-bool knows_layout(const TapeSlot& variable, const std::vector<int64_t>& strides) {
-  return variable.symbolic_sizes.empty() || !gradient_layout(variable, strides).empty();
-}
-
-int GradientTracing::add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made) {
-  Tape& tape = trace_->tape;
-  const Ref stride = int_tuple(strides);
-  made = api_.empty_meta(variable.sizes.get(), stride.get(), variable.dtype.get());
-  if (!made) return -1;
-  const int slot = tape.add_placeholder(made.get(), variable.device);
-  if (!variable.symbolic_sizes.empty()) {
-    tape.set_layout(slot, variable.symbolic_sizes, gradient_layout(variable, strides));
-  }
-  return slot;
-}
 
 bool GradientTracing::is_engine_call(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;
@@ -386,16 +332,6 @@ bool GradientTracing::accumulate(PyObject* tensor, PyObject* present, PyObject* 
   if (!tracing()) return PyObject_SetAttr(tensor, grad_name(), gradient) == 0;
   set_gradient(tensor, gradient);
   return true;
-}
-
-/// The strides of a variable's gradient.
-std::vector<int64_t> GradientTracing::gradient_place(PyObject* variable, const GradientLayout& layout,
-                                                     bool accumulate) const {
-  TensorMeta meta;
-  if (accumulate && api_.read_meta(variable, meta) && meta.strides.size() == layout.strides.size()) {
-    return gradient_strides(meta.sizes, meta.strides);
-  }
-  return layout.strides;
 }
 
 int GradientTracing::gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate,
