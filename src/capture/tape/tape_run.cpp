@@ -246,6 +246,13 @@ class Unwanted {
   /// `before`: what the placeholder was, now in a tensor of its own.
   void made(int slot, Ref before) { before_[static_cast<size_t>(slot)] = std::move(before); }
 
+  /// Whether the placeholder of a result of this node goes with it: what it was taken for is the same to all then.
+  bool nobody_has(size_t node, int slot) const {
+    const std::vector<int>& last = after_[node];
+    PyObject* const tensor = env_[static_cast<size_t>(slot)].get();
+    return std::find(last.begin(), last.end(), slot) != last.end() && Py_REFCNT(tensor) == references(slot);
+  }
+
   void drop_after(size_t node) {
     for (const int each : std::exchange(after_[node], {})) {
       const auto slot = static_cast<size_t>(each);
@@ -261,13 +268,19 @@ class Unwanted {
   }
 
  private:
+  /// To the placeholder: of the tape, of its run and of the trace.
+  Py_ssize_t references(int slot) const {
+    PyObject* const tensor = env_[static_cast<size_t>(slot)].get();
+    const auto held = held_.find(tensor);
+    const bool meta = tape_.slots()[static_cast<size_t>(slot)].meta.get() == tensor;
+    return 2 + (meta ? 1 : 0) + (held == held_.end() ? 0 : held->second);
+  }
+
   /// Whether there is nothing more to do for the slot.
   bool drop(size_t slot) {
     const TapeSlot& info = tape_.slots()[slot];
     PyObject* tensor = env_[slot].get();
-    const auto held = held_.find(tensor);
-    // References of the tape, of its run and of the trace.
-    const Py_ssize_t own = 2 + (info.meta.get() == tensor ? 1 : 0) + (held == held_.end() ? 0 : held->second);
+    const Py_ssize_t own = references(static_cast<int>(slot));
     if (info.level != 0 || info.object.get() != tensor || Py_REFCNT(tensor) > own + 1) return true;
     if (attr_or_null(tensor, "requires_grad").get() != Py_False) return true;
     const long uses = use_count(tensor);
@@ -360,6 +373,7 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
       }
       if (const std::string other = differs(node, k, tensors[k], env, real[slot], api); !other.empty()) {
         copies_ = real[slot] && known_torch(node.name).is(kMayCopy);
+        if (!real[slot] && unwanted.nobody_has(nodes_done_, node.outputs[k])) continue;
         if (copies_ && !can_take_back() && takes_place(nodes_done_, slot, tensors[k], api)) continue;
         mismatch_ = str_cat("the host's meta kernel of ", node.name, " ", other);
         PyErr_SetString(PyExc_RuntimeError, mismatch_.c_str());
