@@ -334,6 +334,7 @@ bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
   if (api.numpy != nullptr && !api.numpy->folder.empty() && file.starts_with(api.numpy->folder)) return true;
   if (file.rfind(api.files.torch_folder, 0) == 0) {
     const std::string_view inner = std::string_view(file).substr(api.files.torch_folder.size());
+    if (inner.ends_with("_functions.py")) return true;  // of autograd, which apply() alone calls
     return inner.substr(0, 3) != "nn/" || inner == "nn/modules/module.py";
   }
   return file.rfind(api.files.library_folder, 0) == 0 && file.find("/site-packages/") == std::string::npos;

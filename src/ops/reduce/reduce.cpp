@@ -446,10 +446,12 @@ void register_reduce(OpRegistry& r) {
   r.add(make_op({"nanmean", composite, sum_schema, "torch.nanmean torch.Tensor.nanmean"},
                 reduce_meta(Result::kFloat, true, false, 3), decompose_nanmean));
   const char* any_schema = "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor";
-  r.add(make_op({"any", reduction, any_schema, "torch.any torch.Tensor.any"}, reduce_meta(Result::kBool, false, false),
-                nullptr, [](LowerContext& c) { lower_any_all(c, false); }));
-  r.add(make_op({"all", reduction, any_schema, "torch.all torch.Tensor.all"}, reduce_meta(Result::kBool, false, false),
-                nullptr, [](LowerContext& c) { lower_any_all(c, true); }));
+  r.add(
+      make_op({"any", reduction, any_schema, "torch.any torch.Tensor.any torch._is_any_true torch.Tensor._is_any_true"},
+              reduce_meta(Result::kBool, false, false), nullptr, [](LowerContext& c) { lower_any_all(c, false); }));
+  r.add(
+      make_op({"all", reduction, any_schema, "torch.all torch.Tensor.all torch._is_all_true torch.Tensor._is_all_true"},
+              reduce_meta(Result::kBool, false, false), nullptr, [](LowerContext& c) { lower_any_all(c, true); }));
   r.add(make_op(
       {"logsumexp", composite, "(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
        "torch.logsumexp torch.Tensor.logsumexp torch.special.logsumexp"},
