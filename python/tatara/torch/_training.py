@@ -297,7 +297,9 @@ def backward_pass(
         for variable, gradient in zip(variables, found, strict=True):
             if gradient is None:
                 raise RuntimeError("tatara: no gradient reaches a tensor that one reached before")
-            if accumulate:
+            if accumulate and not variable.is_leaf:
+                gradient = gradient.clone(memory_format=torch.contiguous_format)  # that retain_grad() keeps
+            elif accumulate:
                 result = torch.empty_strided(variable.shape, _grad_strides(variable, gradient), dtype=gradient.dtype)
                 gradient = result.to(gradient.device).copy_(gradient)
             gradients.append(gradient)

@@ -7,6 +7,12 @@
 namespace tatara::capture {
 namespace {
 
+std::vector<int64_t> packed_strides(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
+  return strides;
+}
+
 bool fills_memory(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -25,10 +31,8 @@ bool fills_memory(const std::vector<int64_t>& sizes, const std::vector<int64_t>&
 /// as it was `made`, where dimensions of one element may have any strides but 0.
 std::vector<int64_t> gradient_strides(const TensorMeta& leaf, const std::vector<int64_t>& made) {
   const std::vector<int64_t>& sizes = leaf.sizes;
-  std::vector<int64_t> wanted(sizes.size(), 1);
-  for (size_t i = sizes.size(); i-- > 1;) wanted[i - 1] = wanted[i] * std::max<int64_t>(sizes[i], 1);
   const bool filled = fills_memory(sizes, leaf.strides);
-  if (filled) wanted = leaf.strides;
+  const std::vector<int64_t> wanted = filled ? leaf.strides : packed_strides(sizes);
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] != 1 ? made[i] != wanted[i] : filled && made[i] == 0) return wanted;
   }
@@ -81,10 +85,12 @@ int GradientTracing::add_gradient(const TapeSlot& variable, const std::vector<in
 }
 
 /// The strides of a variable's gradient.
-std::vector<int64_t> GradientTracing::gradient_place(PyObject* variable, const GradientLayout& layout,
-                                                     bool accumulate) const {
+std::vector<int64_t> GradientTracing::gradient_place(const EngineCall& call, size_t variable,
+                                                     const GradientLayout& layout) const {
   TensorMeta meta;
-  if (accumulate && api_.read_meta(variable, meta) && meta.strides.size() == layout.strides.size()) {
+  if (!call.accumulate) return layout.strides;
+  if (variable >= call.leaves) return packed_strides(layout.sizes);
+  if (api_.read_meta(call.tensors[variable], meta) && meta.strides.size() == layout.strides.size()) {
     return gradient_strides(meta, layout.strides);
   }
   return layout.strides;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -19,6 +20,7 @@ struct EngineCall {
   std::vector<int> roots, cotangents, variables;
   std::vector<PyObject*> tensors;  // of the variables
   std::vector<Ref> hooks;          // of the variables: gradient_hooks()
+  size_t leaves = SIZE_MAX;        // variables from here on are results that keep their gradients
   bool keep = false, accumulate = false, unused = false, create = false;
 
   /// Without hooks and histories.
@@ -42,11 +44,19 @@ class GradientTracing final : public TraceFeature {
   int add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made);
   PyObject* register_hook(const Frame& f, PyObject* const* args, Py_ssize_t nargs);
   bool leaves_hooked(const std::vector<int>& slots) const;
+  /// retain_grad(); false where the trace cannot do it.
+  bool retain_gradient(PyObject* args, PyObject* kwargs);
+  bool is_retained(PyObject* tensor) const;
+  /// Where that was called, for one of these slots; null: for none.
+  const UserLocation* leaves_retained(const std::vector<int>& slots) const;
+  /// Once the tape has run: what is alive keeps its gradient. False with a Python error set.
+  bool perform_retained();
   /// Whether requires_grad_() leaves the tensor as it is.
   bool changes_nothing(PyObject* args, PyObject* kwargs);
   /// requires_grad_() of a tensor without a history; false where the trace cannot do it.
   bool make_leaf(PyObject* func, PyObject* args, PyObject* kwargs);
   bool is_made_leaf(int slot) const;
+  bool is_hooked(int slot) const;
   /// A factory with requires_grad=True.
   PyObject* record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* gradient_of(PyObject* tensor);
@@ -62,8 +72,11 @@ class GradientTracing final : public TraceFeature {
   std::string uses_freed(const std::vector<int>& roots) const;
   Ref record_gradients(TapeNode node, const EngineCall& call,
                        const std::vector<std::optional<GradientLayout>>& layouts);
-  std::vector<int64_t> gradient_place(PyObject* variable, const GradientLayout& layout, bool accumulate) const;
-  int gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made);
+  void add_retained(EngineCall& call) const;
+  bool add_to_retained(PyObject* tensor, PyObject* present, PyObject* gradient);
+  Ref without_gradients(const std::function<Ref()>& work);
+  std::vector<int64_t> gradient_place(const EngineCall& call, size_t variable, const GradientLayout& layout) const;
+  int gradient_placeholder(const EngineCall& call, size_t variable, const GradientLayout& layout, Ref& made);
   /// Adds a gradient to `.grad` (null: there is none yet), as the engine does it.
   bool accumulate(PyObject* tensor, PyObject* present, PyObject* gradient);
   bool read_hook_call(PyObject* tensor, FunctionCall& call);
@@ -74,8 +87,15 @@ class GradientTracing final : public TraceFeature {
   bool add_in_place(PyObject* sum, PyObject* gradient);
   void set_gradient(PyObject* tensor, PyObject* value);
 
+  /// A result that keeps its gradient, since a call there.
+  struct Retained {
+    Ref tensor;
+    UserLocation place;
+  };
+
   /// Of one trace.
   struct Own {
+    std::vector<Retained> retained;
     std::unordered_map<PyObject*, Ref> gradients;  // `.grad` of older tensors that was read or written
     // Tensors whose `.grad` was set to None first of all, and what it was.
     std::vector<std::pair<PyObject*, Ref>> cleared;

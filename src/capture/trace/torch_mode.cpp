@@ -71,6 +71,7 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
           (gradients().changes_nothing(args, kwargs) || gradients().make_leaf(func, args, kwargs))) {
         return Py_NewRef(PyTuple_GET_ITEM(args, 0));
       }
+      if (fn.name == "retain_grad" && gradients().retain_gradient(args, kwargs)) Py_RETURN_NONE;
       if (fn.name == "type") {
         PyObject* const converted = convert_type(args, kwargs);
         if (converted != nullptr || PyErr_Occurred() != nullptr) return converted;
@@ -104,6 +105,9 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
         return PyErr_Occurred() != nullptr ? nullptr : PyObject_Call(func, args, kwargs);
       }
       const bool leaf = placeholder && gradients().is_made_leaf(slot);
+      if (placeholder && fn.name == "grad" && gradients().is_retained(tensor)) {
+        return Py_NewRef(gradients().gradient_of(tensor));
+      }
       if (leaf && fn.name == "grad") return Py_NewRef(gradients().gradient_of(tensor));
       if (placeholder && (leaf || fn.name != "grad_fn" || histories().needs_grad(slot) == NeedsGrad::kNo))
         Py_RETURN_NONE;

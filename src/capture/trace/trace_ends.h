@@ -48,6 +48,8 @@ class TraceEnds final : public TraceFeature {
   /// A graph breaks that a compiled function with fullgraph has begun, within the one that is traced. True: the trace is made once
   /// more without it, and the frames up to the root end, with a Python error set.
   bool leave_apart();
+  /// The same where a result that keeps its gradient is among what is left to the program, without such calls.
+  bool leave_retained(const std::vector<int>& slots);
   void begin_transaction();
   void end_trace();
   /// Ends the trace where it stands: all that was recorded happens, and nothing is kept. False with a Python error set.

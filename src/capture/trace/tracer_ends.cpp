@@ -106,6 +106,12 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   can_resume = can_resume && entry->effects.build(t.effects, t.snap.effects, builder);
   if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
   can_resume = can_resume && !gradients().leaves_hooked(entry->reconstruction.slots());
+  if (gradients().leaves_retained(entry->reconstruction.slots()) != nullptr) {
+    --bypass_;
+    if (leave_retained(entry->reconstruction.slots())) return false;
+    ++bypass_;
+    can_resume = false;
+  }
   entry->end = can_resume ? Entry::End::kBreak : Entry::End::kEager;
   entry->callees = !stay_eager;
   entry->break_offset = t.snap.offset;
@@ -176,6 +182,7 @@ bool TraceEnds::run_tape() {
   const bool ok = trace_->tape.materialise(
       api_, [this, start] { return may_stop(start); }, held_by_trace(), [this] { return can_take_back(); });
   if (ok) gradients().perform_later_effects();
+  if (ok && !gradients().perform_retained()) return false;
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;
 }
@@ -361,6 +368,7 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
     ++stats().breaks;
   }
   --bypass_;
+  if (leave_retained(entry->reconstruction.slots())) return false;
   if (owner_.fullgraph && entry->end == Entry::End::kEager) {
     raise_unsupported(entry->why);
     return refuse();

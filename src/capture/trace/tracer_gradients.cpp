@@ -189,6 +189,7 @@ std::string GradientTracing::read_engine_call(PyObject* args, PyObject* kwargs, 
     if (input && !attribute_is_true(variable, "is_leaf")) return "by a tensor that has a history from before the graph";
     if (!leaf && call.accumulate) return "into a tensor that is no leaf";
     if (!leaf && histories().needs_grad(slot) != NeedsGrad::kYes) return "by a tensor that may have no history";
+    if (is_hooked(slot)) return "by a tensor with a hook";
     call.variables.push_back(slot);
     call.tensors.push_back(variable);
     call.hooks.push_back(input ? gradient_hooks(variable) : Ref());
@@ -199,6 +200,10 @@ std::string GradientTracing::read_engine_call(PyObject* args, PyObject* kwargs, 
       }
     }
   }
+  if (!own_.retained.empty() && (given || !call.accumulate || t.tape.has_reentrant_regions())) {
+    return "beside a tensor that keeps its gradient";
+  }
+  add_retained(call);
   const std::string freed = uses_freed(call.roots);
   return freed.empty() ? freed : "through a graph that was used up before (" + freed + ")";
 }
@@ -269,7 +274,7 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
       const TapeSlot& info = t.tape.slots()[static_cast<size_t>(call.variables[i])];
       if (layouts[i]) {
         reached.push_back(call.variables[i]);
-        if (!knows_layout(info, gradient_place(call.tensors[i], *layouts[i], call.accumulate))) {
+        if (!knows_layout(info, gradient_place(call, i, *layouts[i]))) {
           problem = "a gradient whose layout depends on sizes that vary";
         }
       } else if (!call.accumulate && !call.unused) {
@@ -328,16 +333,17 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
 }
 
 bool GradientTracing::accumulate(PyObject* tensor, PyObject* present, PyObject* gradient) {
+  if (is_retained(tensor)) return add_to_retained(tensor, present, gradient);
   if (present != nullptr) return add_in_place(present, gradient);
   if (!tracing()) return PyObject_SetAttr(tensor, grad_name(), gradient) == 0;
   set_gradient(tensor, gradient);
   return true;
 }
 
-int GradientTracing::gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate,
+int GradientTracing::gradient_placeholder(const EngineCall& call, size_t variable, const GradientLayout& layout,
                                           Ref& made) {
-  const TapeSlot info = trace_->tape.slots()[static_cast<size_t>(trace_->tape.find(variable))];
-  return add_gradient(info, gradient_place(variable, layout, accumulate), made);
+  const TapeSlot info = trace_->tape.slots()[static_cast<size_t>(trace_->tape.find(call.tensors[variable]))];
+  return add_gradient(info, gradient_place(call, variable, layout), made);
 }
 
 /// Puts the pass onto the tape: a tuple of placeholders, with None where no gradient comes.
@@ -350,7 +356,7 @@ Ref GradientTracing::record_gradients(TapeNode node, const EngineCall& call,
   for (size_t i = 0; i < layouts.size(); ++i) {
     Ref made = Ref::borrow(Py_None);
     if (layouts[i]) {
-      const int slot = gradient_placeholder(call.tensors[i], *layouts[i], call.accumulate, made);
+      const int slot = gradient_placeholder(call, i, *layouts[i], made);
       if (slot < 0) return {};
       pass.histories.push_back(call.create && layouts[i]->history);
       node.outputs.push_back(slot);
@@ -512,19 +518,24 @@ PyObject* TorchTracing::each_tensor(const std::string& name, PyObject* args, PyO
   return in_place ? Py_NewRef(Py_None) : Ref(results).release();
 }
 
-/// sum.add_(gradient), as the engine does it.
-bool GradientTracing::add_in_place(PyObject* sum, PyObject* gradient) {
+Ref GradientTracing::without_gradients(const std::function<Ref()>& work) {
   const bool was_on = api_.grad_enabled();
-  static PyObject* const add = attr(reinterpret_cast<PyObject*>(api_.base_type), "add_").release();
   const auto set = [this](bool on) {
     const Bypass bypass(bypass_);
     api_.set_grad(on);
   };
   if (was_on) set(false);
-  const Ref operands = Ref::steal(PyTuple_Pack(2, sum, gradient));
-  const Ref done = Ref::steal(torch().torch_function(add, operands.get(), nullptr));
+  Ref done = work();
   if (was_on) set(true);
-  return static_cast<bool>(done);
+  return done;
+}
+
+/// sum.add_(gradient), as the engine does it.
+bool GradientTracing::add_in_place(PyObject* sum, PyObject* gradient) {
+  static PyObject* const add = attr(reinterpret_cast<PyObject*>(api_.base_type), "add_").release();
+  const Ref operands = Ref::steal(PyTuple_Pack(2, sum, gradient));
+  return static_cast<bool>(
+      without_gradients([&] { return Ref::steal(torch().torch_function(add, operands.get(), nullptr)); }));
 }
 
 }  // namespace tatara::capture

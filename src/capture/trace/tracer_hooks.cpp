@@ -52,11 +52,19 @@ bool GradientTracing::leaves_hooked(const std::vector<int>& slots) const {
   });
 }
 
+/// Whether the graph has put a hook on it: its gradient is what the hook makes of it then.
+bool GradientTracing::is_hooked(int slot) const {
+  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [slot](const TapeNode& node) { return is_hook(node) && node.outputs.front() == slot; });
+}
+
 /// Whether the tensor is a result with a history that nothing has used yet.
 bool GradientTracing::read_hook_call(PyObject* tensor, FunctionCall& call) {
   const Tape& tape = trace_->tape;
   const int slot = api_.is_plain_tensor(tensor) ? tape.find(tensor) : -1;
-  if (slot < 0 || tape.slots()[static_cast<size_t>(slot)].input || is_made_leaf(slot)) return false;
+  if (slot < 0 || tape.slots()[static_cast<size_t>(slot)].input || is_made_leaf(slot) || is_retained(tensor))
+    return false;
   if (histories().needs_grad(slot) != NeedsGrad::kYes) return false;
   for (const TapeNode& node : tape.nodes()) {
     bool used = false;
@@ -86,7 +94,7 @@ std::string GradientTracing::hooks_problem(const EngineCall& call,
       Ref gradient;
       {
         const Bypass bypass(bypass_);
-        given = gradient_placeholder(call.tensors[i], *layouts[i], call.accumulate, gradient);
+        given = gradient_placeholder(call, i, *layouts[i], gradient);
       }
       return gradient ? call_hooks(first_of(call.hooks[i]), gradient.get(), Py_None) : Ref();
     });
