@@ -41,6 +41,25 @@ void anchor(const std::shared_ptr<Entry>& entry) {
   forget_error();
 }
 
+/// Torch modules in an object, itself among them.
+void add_modules(PyObject* object, std::set<PyObject*>& modules, int depth = 0) {
+  constexpr int kMaxDepth = 24;
+  if (object == nullptr || depth > kMaxDepth) return;
+  if (PyList_Check(object) || PyTuple_Check(object)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
+      add_modules(PySequence_Fast_GET_ITEM(object, i), modules, depth + 1);
+    return;
+  }
+  PyObject* dict = PyDict_Check(object) ? object : nullptr;
+  if (TorchApi::get()->is_module(object) && modules.insert(object).second) {
+    PyObject** const place = _PyObject_GetDictPtr(object);
+    dict = place != nullptr ? *place : nullptr;
+  }
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (dict != nullptr && PyDict_Next(dict, &at, &key, &value) != 0) add_modules(value, modules, depth + 1);
+}
+
 }  // namespace
 
 void Entry::let_go(bool in_use) {
@@ -62,6 +81,37 @@ void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots
     if (entry->code != code || entry->offset != offset) continue;
     entry->guards.arguments.compare(roots, count, api, dims);
     entry->guards.objects.compare(api, dims.watched);
+  }
+  decide_modules(dims);
+  for (auto& [place, items] : dims.watched) decide_modules(items);
+  std::erase_if(dims.watched, [](const auto& each) { return each.second.stays(); });
+}
+
+bool EntryCache::held_alone(PyObject* module) const {
+  struct Count {
+    PyObject* module;
+    Py_ssize_t references = 0;
+  } count{module};
+  const auto add = [](PyObject* object, void* all) {
+    auto* const c = static_cast<Count*>(all);
+    c->references += object == c->module ? 1 : 0;
+    return 0;
+  };
+  traverse({add, &count});
+  return count.references >= Py_REFCNT(module);
+}
+
+void EntryCache::decide_modules(VaryingItems& items) const {
+  std::map<size_t, std::set<PyObject*>> before;
+  for (const ReplacedModule& each : items.replaced) before[each.key].insert(each.before);
+  for (const ReplacedModule& each : items.replaced) {
+    if (before[each.key].size() < kMostModules && each.before != Py_None && !held_alone(each.before)) continue;
+    items.modules.insert(each.key);
+    std::set<PyObject*> older, newer;
+    add_modules(each.before, older);
+    add_modules(each.now, newer);
+    std::set_intersection(older.begin(), older.end(), newer.begin(), newer.end(),
+                          std::inserter(items.staying, items.staying.end()));
   }
 }
 

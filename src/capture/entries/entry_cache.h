@@ -144,6 +144,8 @@ class EntryCache {
   /// used, as another one would: such ways depend on numbers, texts or arrays that are others in each call.
   std::optional<IdleStretch> idle_from(PyObject* code, int offset) const;
   const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }
+  /// So many modules of one class may have entries of their own at a point.
+  static constexpr size_t kMostModules = 16;
   void clear() {
     // Dropping an entry may run Python code that comes back here.
     const std::vector<std::shared_ptr<Entry>> dropped = std::move(entries_);
@@ -159,6 +161,11 @@ class EntryCache {
   static constexpr size_t kMostPlaces = 2;
   static constexpr size_t kMostIdle = 3;
 
+  /// Which of the modules in whose place another one is now go by structure: those that the program has let go of, and all once
+  /// there were many. Others stay what they are, and so do the modules in them that both of the two have.
+  void decide_modules(VaryingItems& items) const;
+  /// Nothing but entries holds it any longer.
+  bool held_alone(PyObject* module) const;
   /// Takes out those whose objects have ended. To be destroyed by the caller: that may run Python code that comes back here.
   std::vector<std::shared_ptr<Entry>> drop_ended();
 

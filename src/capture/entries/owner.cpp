@@ -11,9 +11,6 @@ namespace {
 
 thread_local int t_disabled = 0;
 
-/// For so many modules of one class a place may have all entries that recompile_limit allows.
-constexpr int64_t kMostModules = 16;
-
 }  // namespace
 
 int TraceOwner::may_trace(PyCodeObject* code, int offset, PyObject* const* roots, size_t root_count,
@@ -24,7 +21,7 @@ int TraceOwner::may_trace(PyCodeObject* code, int offset, PyObject* const* roots
   const int64_t limit = option_int(Option::kRecompileLimit, options);
   if (all < limit) return 1;
   const auto count = static_cast<int64_t>(cache.count_for(key, offset, roots, root_count));
-  if (count < limit && all < limit * kMostModules) return 1;
+  if (count < limit && all < limit * static_cast<int64_t>(EntryCache::kMostModules)) return 1;
   BreakInfo why = place_of(code, offset);
   why.reason = str_cat("compiled ", std::max(count, limit), " times already (recompile_limit); the rest runs in eager");
   if (!failed.empty()) why.reason += str_cat("; last failed: ", failed);

@@ -7,6 +7,7 @@
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "capture/python/py.h"
 
@@ -31,10 +32,21 @@ struct DimBits {
   }
 };
 
-/// What earlier calls with the same structure tell, by the item in the order of a guard's walk.
+/// A torch module in whose place another one is now. Both may be compared only, and be kept no longer than the comparison.
+struct ReplacedModule {
+  size_t key = 0;  // of the item
+  PyObject *before = nullptr, *now = nullptr;
+};
+
+/// What earlier calls with the same structure tell, by the item's key in a guard's walk.
 struct VaryingItems {
   std::unordered_map<size_t, DimBits> tensors;
-  std::unordered_set<size_t> numbers;  // Python ints or floats
+  std::unordered_set<size_t> numbers;     // Python ints or floats
+  std::unordered_set<size_t> modules;     // torch modules that are made anew: guarded by structure, with those in them
+  std::unordered_set<PyObject*> staying;  // but for these
+  std::vector<ReplacedModule> replaced;   // of which EntryCache::decide_modules decides
+  /// Nothing varies but modules that stay what they are.
+  bool stays() const { return !replaced.empty() && tensors.empty() && numbers.empty() && modules.empty(); }
 };
 
 /// Where earlier calls have found another object.

@@ -11,6 +11,7 @@ namespace tatara::capture {
 namespace {
 
 constexpr int kMaxDepth = 12;
+constexpr size_t kInner = size_t{1} << 32;  // keys of what is in a module that is made anew
 
 }  // namespace
 
@@ -22,6 +23,8 @@ struct ValueGuard::Builder {
   TraceSymbols& symbols;
   std::unordered_map<PyObject*, int> index;
   TensorDims::Shared by_size;
+  size_t next_key = 0, next_inner = kInner;
+  int modules = 0;  // around the item
 
   /// Where an object was found: a root, or something that can hold another object in its place.
   struct Place {
@@ -36,7 +39,7 @@ struct ValueGuard::Builder {
     if (dynamic.mode == DynamicMode::kNever || dynamic.places.empty()) return false;
     const bool root = place.root < dynamic.places.size() && dynamic.places[place.root] >= 0;
     if (!root && place.holder == nullptr) return false;
-    const bool varies = dynamic.numbers.contains(at);
+    const bool varies = dynamic.numbers.contains(guard.items_[at].key);
     const int object = static_cast<int>(objects.size());
     Expr symbol;
     IntRange range;
@@ -72,9 +75,22 @@ struct ValueGuard::Builder {
     return found == symbols.symbols().end() ? -1 : static_cast<int>(found - symbols.symbols().begin());
   }
 
+  /// Items that follow have the same keys whether a module is guarded by structure or not.
+  Item& add_item() {
+    Item& item = guard.items_.emplace_back();
+    item.key = modules > 0 ? next_inner++ : next_key++;
+    return item;
+  }
+
+  /// A torch module that is another one in each call. Those in it are likewise, but for those that stay.
+  bool is_made_anew(PyObject* o, size_t key) const {
+    return (modules > 0 || dynamic.modules.contains(key)) && api.is_module(o) && !dynamic.staying.contains(o) &&
+           is_plain_instance(o);
+  }
+
   void add(PyObject* o, int depth, const Place& place) {
     const size_t at = guard.items_.size();
-    guard.items_.emplace_back();
+    add_item();
     const auto item = [&]() -> Item& { return guard.items_[at]; };
     if (o == nullptr) return;
     item().type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
@@ -97,6 +113,14 @@ struct ValueGuard::Builder {
       return;
     }
     if (api.is_tensor(o)) return add_tensor(o, item());
+    if (is_made_anew(o, item().key) && depth <= kMaxDepth) {
+      item().kind = Kind::kInstance;
+      const Ref attributes = Ref::steal(PyObject_GenericGetDict(o, nullptr));
+      ++modules;
+      add_dict(attributes.get(), at, depth);
+      --modules;
+      return;
+    }
     if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
     if (is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
       // Its state is not looked at before the trace moves it on (watch_iterator).
@@ -126,7 +150,7 @@ struct ValueGuard::Builder {
       const bool object = place.root != SIZE_MAX && place.root >= dynamic.cells_from && content != nullptr &&
                           is_plain_instance(content) && PyDict_Check(content) == 0 && !index.contains(content);
       if (!object) return add(content, depth + 1, {});
-      Item& inner = guard.items_.emplace_back();
+      Item& inner = add_item();
       inner.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(content)));
       index[content] = static_cast<int>(objects.size());
       identity(content, inner);
@@ -164,7 +188,7 @@ struct ValueGuard::Builder {
 
   void add_attributes(PyObject* dict, int depth) {
     const size_t inner = guard.items_.size();
-    guard.items_.emplace_back().kind = Kind::kInstance;
+    add_item().kind = Kind::kInstance;
     add_dict(dict, inner, depth);
   }
 
@@ -194,14 +218,14 @@ struct ValueGuard::Builder {
     guard.leaves_.push_back(attribute_is_true(o, "is_leaf"));
     item.kind = Kind::kTensor;
     item.same = static_cast<int>(guard.metas_.size());
-    guard.dims_.push_back(make_dims(o, meta, static_cast<size_t>(&item - guard.items_.data())));
+    guard.dims_.push_back(make_dims(o, meta, item.key));
     guard.metas_.push_back(std::move(meta));
     guard.tensor_indices_.push_back(static_cast<int>(objects.size()) - 1);
   }
 
-  TensorDims make_dims(PyObject* tensor, const TensorMeta& meta, size_t at) {
+  TensorDims make_dims(PyObject* tensor, const TensorMeta& meta, size_t key) {
     if (dynamic.mode == DynamicMode::kNever) return {};
-    const auto found = dynamic.tensors.find(at);
+    const auto found = dynamic.tensors.find(key);
     DimBits varying = found != dynamic.tensors.end() ? found->second : DimBits();
     varying.sizes |= marked_dimensions(tensor, meta.sizes.size());
     const int object = static_cast<int>(objects.size()) - 1;

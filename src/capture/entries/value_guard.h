@@ -122,6 +122,7 @@ class ValueGuard {
   };
   struct Item {
     Kind kind = Kind::kNull;
+    size_t key = 0;         // among VaryingItems
     int count = 0;          // children that follow
     int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt, kFloat: symbol
     bool has_dict = false;  // kDict, kTuple: children of __dict__ follow as one more kInstance item

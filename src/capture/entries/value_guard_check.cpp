@@ -152,8 +152,8 @@ struct ValueGuard::Comparer {
   size_t at = 0;
 
   bool compare(PyObject* o) {
-    const size_t here = at++;
-    const Item& item = guard.items_[here];
+    const Item& item = guard.items_[at++];
+    const size_t here = item.key;
     if (item.kind == Kind::kNull) return o == nullptr;
     if (o == nullptr) return false;
     if (item.kind == Kind::kConst) {
@@ -173,7 +173,10 @@ struct ValueGuard::Comparer {
       case Kind::kPassive:
       case Kind::kEmptySet:
       case Kind::kNotANumber: return true;
-      case Kind::kIdentity: return true;
+      case Kind::kIdentity:
+        if (api.is_module(o) && item.object.is(o)) dynamic.staying.insert(o);
+        if (api.is_module(o) && !item.object.is(o)) dynamic.replaced.push_back({here, item.object.get(), o});
+        return true;
       case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
       case Kind::kTuple:
       case Kind::kList: {
@@ -185,6 +188,7 @@ struct ValueGuard::Comparer {
       }
       case Kind::kDict: return compare_dict(o, item) && compare_attributes(o, item);
       case Kind::kInstance: {
+        if (api.is_module(o)) dynamic.modules.insert(here);
         const Ref attributes = attr_or_null(o, "__dict__");
         return attributes && PyDict_CheckExact(attributes.get()) && compare_dict(attributes.get(), item);
       }

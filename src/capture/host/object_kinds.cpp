@@ -145,8 +145,11 @@ bool same_value(PyObject* a, PyObject* b) {
   return false;
 }
 
+bool is_namespace(PyObject* object) { return std::strcmp(Py_TYPE(object)->tp_name, "types.SimpleNamespace") == 0; }
+
 bool is_plain_instance(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
+  if (is_namespace(object)) return true;
   if (PyType_Check(object) || (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
   // A base other than object in C (or slots) holds state that __dict__ does not show.
   for (PyTypeObject* base = type; base != nullptr; base = base->tp_base) {

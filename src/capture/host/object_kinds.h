@@ -27,6 +27,7 @@ std::vector<Ref> ordered_keys(PyObject* dict);
 bool is_ordered_by(PyObject* dict, const std::vector<Ref>& keys);
 /// Same object, or an equal atom of the same type.
 bool same_value(PyObject* a, PyObject* b);
+bool is_namespace(PyObject* object);  // of types.SimpleNamespace itself
 /// Instances whose attributes live in a __dict__ and nowhere else.
 bool is_plain_instance(PyObject* object);
 /// Iterators of the language's own containers and of range, zip and the like.

@@ -73,6 +73,8 @@ class NumberTracing final : public TraceFeature {
   };
 
   bool from_numbers(int slot) const;  // a number that no tensor decides
+  /// Placeholders for numbers in containers: until the trace ends they hold these.
+  void place_items(std::vector<ValueGuard::SymbolicItem> items);
   /// A call of Python's own with numbers that vary: types as functions, `round`, the module math. Null without an error set:
   /// it is none of these.
   Ref number_call(PyObject* callable, const KnownCall& known, PyObject* args);

@@ -109,9 +109,9 @@ Ref NumberTracing::number_on_tape(int object, Expr symbol) {
   return t.symbols.make_float(value, bits, object, t.tape.add_float(value, object, bits));
 }
 
-void NumberTracing::place_symbols(Frame& f, const std::vector<int>& places) {
+void NumberTracing::place_items(std::vector<ValueGuard::SymbolicItem> items) {
   Trace& t = *trace_;
-  for (ValueGuard::SymbolicItem& item : t.guard.take_symbolic_items()) {
+  for (ValueGuard::SymbolicItem& item : items) {
     Ref value = Ref::borrow(t.objects[static_cast<size_t>(item.object)]);
     Ref number = number_on_tape(item.object, item.symbol);
     if (put_item(item.holder.get(), item.key.get(), value.get(), number.get())) {
@@ -120,6 +120,11 @@ void NumberTracing::place_symbols(Frame& f, const std::vector<int>& places) {
       plain_number(number.get());  // it is read as it is
     }
   }
+}
+
+void NumberTracing::place_symbols(Frame& f, const std::vector<int>& places) {
+  Trace& t = *trace_;
+  place_items(t.guard.take_symbolic_items());
   if (t.guard.symbolic_roots().empty()) return;
   std::vector<Ref> stack;
   for (int i = 0; i < f.stack_depth(); ++i) stack.push_back(Ref::borrow(f.stack()[i]));
@@ -266,9 +271,11 @@ PyObject* NumberTracing::watched_value(ReadPlace place, PyObject* value) {
   if (!plain.unsupported_tensor.empty()) return nullptr;
   static_cast<VaryingItems&>(dims) = own_.varying.at(place);
   dims.mode = owner_.dynamic;
+  dims.places = {-1};  // numbers in it may be symbols
   objects = t.objects;
   guard.build_behind(value, api_, dims, t.symbols, objects);
   origins().found_in_place(t, std::move(objects), guard.by_identity);
+  place_items(guard.take_symbolic_items());
   t.object_guards.value(place, std::move(guard));
   own_.values.insert(place);
   return Py_NewRef(value);

@@ -29,7 +29,7 @@ void ReadTracing::watch_container(PyObject* object, bool ordered) {
   if (origins().contents_watched(object)) return;
   if (PyCell_Check(object)) {
     t.object_guards.cell(object);
-  } else if (std::strcmp(Py_TYPE(object)->tp_name, "types.SimpleNamespace") == 0) {
+  } else if (is_namespace(object)) {
     const Ref attributes = Ref::steal(PyObject_GenericGetDict(object, nullptr));
     if (!attributes) return forget_error();
     t.object_guards.instance(object, true);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "capture/host/known_calls.h"
 #include "capture/host/natures.h"
@@ -74,6 +75,7 @@ void OriginTracing::found_in_place(Trace& trace, std::vector<PyObject*> objects,
   for (size_t i = before; i < trace.objects.size(); ++i) {
     PyObject* object = trace.objects[i];
     trace.alive.push_back(Ref::borrow(object));
+    if (PyLong_CheckExact(object) || PyFloat_CheckExact(object)) continue;
     if (trace.object_index.emplace(object, static_cast<int>(i)).second) own_.in_places.insert(object);
   }
   for (const size_t i : by_identity) own_.by_identity.insert(trace.objects[i]);
@@ -355,8 +357,10 @@ void OriginTracing::note_identities(Identities& identities) {
   const std::set<PyObject*> changed = changed_objects(guarded);
   for (PyObject* target : changed) {
     if (contents_guarded(target)) {
-      for (PyObject* found : t.object_guards.seen_objects()) {
-        if (may_be_one(target, found)) apart(target, found);
+      for (const auto* others : {&t.object_guards.seen_objects(), &std::as_const(own_.by_identity)}) {
+        for (PyObject* other : *others) {
+          if (may_be_one(target, other)) apart(target, other);
+        }
       }
     }
     for (PyObject* o : guarded) {
@@ -408,6 +412,7 @@ void ReadTracing::settle(PyObject* o, Settling& work) {
       if (!deep || PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) return;
       break;
     case Nature::kNamed:
+      if (work.reading == Reading::kEqual && is_known_by_identity(o)) origins().pin(o);
       if (deep && is_cached_function(o) && !born(o)) work.unseen = type_name(o);
       return watch_class_of(o);
     case Nature::kObject:

@@ -17,6 +17,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "instance": lambda: Thing(),
     "list": lambda: [1.0],
     "module": lambda: torch.nn.Linear(1, 1),
+    "new module": lambda: torch.nn.Linear(1, 1),  # others have come and gone before: guarded by structure
 }
 
 
@@ -77,7 +78,7 @@ ROWS = [
     pytest.param(ask, place, kind, id=f"{ask}-{place}-{kind}")
     for ask, (_, kinds) in ASKS.items()
     for place in PLACES
-    for kind in kinds or KINDS
+    for kind in (KINDS if kinds is None else (*kinds, *(["new module"] if "module" in kinds else [])))
 ]
 
 SOURCE = """
@@ -103,6 +104,8 @@ def outcomes(wrap: Callable[[Any], Any], ask: str, place: str, kind: str) -> lis
     scope["HOLDER"].own = the_one
     f = wrap(scope["make"](the_one))
     results: list[Any] = []
+    for _ in range(3 if kind == "new module" else 0):
+        f(KINDS[kind](), the_one if place == "argument" else None, torch.zeros(2))
     for x in (KINDS[kind](), the_one, KINDS[kind](), the_one):
         try:
             results.append(f(x, the_one if place == "argument" else None, torch.zeros(2)).tolist())

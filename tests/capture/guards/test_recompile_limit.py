@@ -130,16 +130,31 @@ def test_layers_of_one_class_do_not_use_up_the_limit() -> None:
     assert grown["kernels_launched"] >= 24
 
 
-def test_modules_made_anew_use_it_up() -> None:
+class _Named(torch.nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * len(self.name)
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_modules_that_differ_use_it_up(stay: bool) -> None:
+    """Modules that are alike have entries in common (test_new_modules.py)."""
+
     def f(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
         return layer(x) + 1
 
     compiled = tatara.compile(f, options={"recompile_limit": 2})
     x = torch.randn(2, 4)
-    layers = [torch.nn.Tanh() for _ in range(40)]
-    with torch.no_grad(), pytest.warns(RuntimeWarning, match="recompile_limit"):
-        for layer in layers:
+    layers = []
+    with torch.no_grad(), counts() as grown, pytest.warns(RuntimeWarning, match="recompile_limit"):
+        for call in range(40):
+            layer = _Named("name" * call)
+            layers += [layer] if stay else []
             torch.testing.assert_close(compiled(layer, x), f(layer, x))
+    assert grown["graphs"] == (18 if stay else 3)
 
 
 class _Table(dict[str, torch.Tensor]):

@@ -68,6 +68,7 @@ STRUCTURES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "list": (lambda h, c: [h, c], lambda s: (s[0], s[-1])),
     "dict": (lambda h, c: {"h": h, "c": c}, lambda s: (s["h"], s["c"])),
     "namedtuple": (lambda h, c: Pair(h, c), lambda s: (s.h, s.c)),
+    "namespace": (lambda h, c: SimpleNamespace(h=h, c=c), lambda s: (s.h, s.c)),
     "dataclass": (lambda h, c: State(h, [c]), lambda s: (s.h, s.extra[0])),
     "nested": (lambda h, c: ({"a": [h]}, (c, None, "k")), lambda s: (s[0]["a"][0], s[1][0])),
     "tensor": (lambda h, c: torch.cat([h, c], 1), lambda s: s.chunk(2, 1)),
@@ -112,6 +113,50 @@ def test_state_of_a_module(structure: str, kind: type[Cell], detach: bool) -> No
         for expected, found in zip(*results, strict=True):
             torch.testing.assert_close(found, expected)
             assert (found.requires_grad, found.is_leaf) == (expected.requires_grad, expected.is_leaf)
+
+    assert late_recompiles(step) == 0
+
+
+@dataclass
+class Counter:
+    steps: int
+    rates: list[float]
+
+
+NUMBERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "dict": (lambda n, r: {"n": n, "r": r}, lambda s: (s["n"], s["r"])),
+    "list": (lambda n, r: [n, r], lambda s: (s[0], s[1])),
+    "namespace": (lambda n, r: SimpleNamespace(n=n, r=r), lambda s: (s.n, s.r)),
+    "dataclass": (lambda n, r: Counter(n, [r]), lambda s: (s.steps, s.rates[0])),
+    "tuple": (lambda n, r: (n, r), lambda s: s),
+}
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("structure", NUMBERS)
+def test_numbers_in_what_is_replaced(structure: str, written: bool) -> None:
+    """Counters and rates in a state that is another object in each call."""
+    wrap, read = NUMBERS[structure]
+
+    class Module(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            n, r = read(self.state)
+            out = x * n + r / (n + 1)
+            if written:
+                self.state = wrap(n + 1, r * 0.5)
+            return out
+
+    eager, model = Module(), Module()
+    compiled = tatara.compile(model)
+
+    def step(call: int) -> None:
+        for module in (eager, model):
+            if not written or call == 0:
+                module.state = wrap(call + 3, 0.5 + call)
+        x = torch.randn(4)
+        torch.testing.assert_close(compiled(x), eager(x))
+        found, expected = read(model.state), read(eager.state)
+        assert found == expected and [type(each) for each in found] == [type(each) for each in expected]
 
     assert late_recompiles(step) == 0
 
