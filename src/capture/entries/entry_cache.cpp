@@ -249,7 +249,7 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   const Ref random = tape->draws_before_made() ? generator_states(api) : Ref();
   take_late_failure();
   const Outcome outcome = clear_gradients(env) ? runner->run(*tape, env, api) : Outcome::kFailed;
-  if (outcome == Outcome::kDone) return Ran::kDone;
+  if (outcome == Outcome::kDone) return tape->set_classes(env, api) ? Ran::kDone : Ran::kFailed;
   if (outcome == Outcome::kFailed && take_late_failure()) {
     // What was kept need not be put back but for random numbers: it is the run's own memory.
     forget_error();
@@ -259,7 +259,7 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   }
   if ((outcome == Outcome::kTape || outcome == Outcome::kRefused) && transaction.undo()) {
     forget_error();
-    if (clear_gradients(env) && tape->run(env, api)) return Ran::kDone;
+    if (clear_gradients(env) && tape->run(env, api) && tape->set_classes(env, api)) return Ran::kDone;
   }
   if (PyErr_Occurred() == nullptr) {
     if (transaction.undo()) return Ran::kAgain;

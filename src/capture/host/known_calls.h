@@ -57,6 +57,7 @@ enum class SpecialCall : uint8_t {
   kFunctionApply,  ///< apply of a torch.autograd.Function
   kUpdateScaler,   ///< GradScaler.update
   kIsCompiling,    ///< torch.compiler.is_compiling
+  kMakeSubclass,   ///< Tensor._make_subclass, which makes parameters
   kAssociativeScan,
 };
 

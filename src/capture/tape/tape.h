@@ -34,6 +34,7 @@ struct TapeSlot {
   bool number = false;       ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
   bool derived = false;      ///< a number that a node computes; `number` too
   bool whole = false;        ///< such a number is an int
+  bool parameter = false;    ///< a result of class torch.nn.Parameter
   bool layout_read = false;  ///< the program has asked how it lies in memory
   int level = 0;  ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
@@ -125,6 +126,9 @@ class Tape {
   /// Gives the last node a keyword argument.
   void set_last_keyword(const char* name, long value);
   void set_layout_read(int slot) { slots_[static_cast<size_t>(slot)].layout_read = true; }
+  void set_parameter(int slot) { slots_[static_cast<size_t>(slot)].parameter = true; }
+  /// Outputs whose class the run does not know get it. False with a Python error set.
+  bool set_classes(std::vector<Ref>& env, const TorchApi& api) const;
   void set_level(int slot, int level) { slots_[static_cast<size_t>(slot)].level = level; }
   /// Whether the tape has a step of torch.func's transforms.
   bool has_transforms() const { return has_transforms_; }

@@ -413,6 +413,14 @@ bool Tape::take_results(const std::vector<int>& outputs, const std::vector<Ref>&
   return true;
 }
 
+bool Tape::set_classes(std::vector<Ref>& env, const TorchApi& api) const {
+  auto* const type = reinterpret_cast<PyObject*>(api.parameter_type);
+  return std::all_of(outputs_.begin(), outputs_.end(), [&](int slot) {
+    const auto at = static_cast<size_t>(slot);
+    return !slots_[at].parameter || PyObject_SetAttrString(env[at].get(), "__class__", type) == 0;
+  });
+}
+
 Ref Tape::call_object(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols) {
   return call_node(node, env, symbols);
 }

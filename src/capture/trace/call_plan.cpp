@@ -81,7 +81,8 @@ CallPlan CallTracing::plan_class(PyTypeObject* type) const {
     if (name.substr(0, 4) == "_io." || name == "numpy.ndarray") return breaks(std::string(name));
   }
   const bool tensor = api_.present() && PyType_IsSubtype(type, api_.base_type) != 0;
-  if (type == api_.tensor_type || type == api_.parameter_type || tensor) {
+  if (type == api_.parameter_type) return {Kind::kPure, nullptr, {}};  // see TorchTracing::make_parameter
+  if (type == api_.tensor_type || tensor) {
     return breaks(std::string("constructor ") + type->tp_name);
   }
   return {Kind::kPure, nullptr, {}};

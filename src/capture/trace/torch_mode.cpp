@@ -1,6 +1,7 @@
 // Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
 #include <algorithm>
 
+#include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/number_tracing.h"
@@ -32,6 +33,32 @@ int TraceContext::slot_for(PyObject* tensor) {
     t.tape.set_layout(slot, layout->sizes, layout->strides);
   }
   return slot;
+}
+
+PyObject* TorchTracing::make_parameter(const TracedCall& call) {
+  constexpr Py_ssize_t kWithFlag = 3;  // (class, data, requires_grad)
+  static PyObject* const detach = attr(reinterpret_cast<PyObject*>(api_.base_type), "detach").release();
+  static PyObject* const require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_").release();
+  Trace& t = *trace_;
+  auto* const type = reinterpret_cast<PyObject*>(api_.parameter_type);
+  PyObject* const flag = call.nargs() == kWithFlag ? call.args[2] : Py_False;
+  if (call.keywords() > 0 || call.nargs() < 2 || call.nargs() > kWithFlag || call.args[0] != type ||
+      !PyBool_Check(flag) || !api_.is_torch_tensor(call.args[1]) || !api_.is_plain_tensor(call.args[1]) ||
+      t.state.inference || !transforms().open_levels().empty()) {
+    return not_handled();
+  }
+  const Ref data = Ref::steal(PyTuple_Pack(1, call.args[1]));
+  Ref made = Ref::steal(torch_function(detach, data.get(), nullptr));
+  if (!made || !tracing()) return made ? not_handled() : nullptr;
+  const bool mutated = t.mutated;
+  const Ref operands = Ref::steal(PyTuple_Pack(1, made.get()));
+  if (flag == Py_True && !gradients().make_leaf(require, operands.get(), nullptr)) {
+    return graph_break("call of _make_subclass") ? not_handled() : nullptr;
+  }
+  t.mutated = mutated;  // nobody has the tensor yet
+  const Bypass bypass(bypass_);
+  t.tape.set_parameter(t.tape.find(made.get()));
+  return PyObject_SetAttrString(made.get(), "__class__", type) == 0 ? made.release() : nullptr;
 }
 
 /// What a call that needs values gives, where the trace can go on. Null, maybe without an error: it ends.

@@ -23,6 +23,8 @@ class TorchTracing final : public TraceFeature {
   PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* update_scaler(const TracedCall& call);
   PyObject* stand_in(const TracedCall& call);
+  /// Tensor._make_subclass of a parameter: what detach() gives, as a leaf and of that class. not_handled(): of anything else.
+  PyObject* make_parameter(const TracedCall& call);
 
  private:
   enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };

@@ -98,6 +98,7 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
       const bool own = text_of(f.code()->co_filename).ends_with(package_file(PackageModule::kScans));
       return own ? not_handled() : PyObject_Vectorcall(ours.get(), call.args, call.nargsf, call.kwnames);
     }
+    case SpecialCall::kMakeSubclass: return torch().make_parameter(call);
     case SpecialCall::kIsCompiling: {
       // Libraries then take the way that can be traced. Torch's own code keeps eager's, whose results are to come out.
       const bool own = api_.files.is_torch(f.code());

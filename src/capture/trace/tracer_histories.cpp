@@ -211,7 +211,15 @@ NeedsGrad HistoryTracing::older_needs_grad(PyObject* tensor) {
 
 bool HistoryTracing::lacks_history(PyObject* tensor) {
   const int slot = trace_->tape.find(tensor);
-  return (slot >= 0 && gradients().is_made_leaf(slot)) || older_needs_grad(tensor) == NeedsGrad::kNo;
+  if ((slot >= 0 && gradients().is_made_leaf(slot)) || older_needs_grad(tensor) == NeedsGrad::kNo) return true;
+  const Bypass bypass(bypass_);
+  if (!attribute_is_true(tensor, "requires_grad") || !attribute_is_true(tensor, "is_leaf")) return false;
+  if (trace_->index_of(tensor) >= 0) {
+    trace_->guard.check_leaf = true;
+  } else {
+    trace_->object_guards.leaf(tensor);
+  }
+  return true;
 }
 
 PyObject* HistoryTracing::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
