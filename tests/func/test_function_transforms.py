@@ -668,3 +668,24 @@ def test_results_of_sizes_that_vary_lie_as_in_eager(transform: str) -> None:
         ours, theirs = compiled(x, a), program(x, a)
         torch.testing.assert_close(ours, theirs)
         assert ours.stride() == theirs.stride()
+
+
+@pytest.mark.parametrize("name", ["sum", "sum of rows", "mean", "einsum", "two transforms"])
+def test_transforms_behind_a_part_that_the_host_runs(name: str) -> None:
+    functions: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "sum": lambda t: t.sum(),
+        "sum of rows": lambda t: t.sum(0),
+        "mean": lambda t: t.mean(1),
+        "einsum": lambda t: torch.einsum("ij,jk->k", t, t.mT),
+        "two transforms": lambda t: vmap(lambda r: r.sum())(t),
+    }
+
+    def program(x: torch.Tensor) -> Any:
+        first = vmap(lambda r: r * 2)(x)
+        return torch.func.jacrev(functions[name])(first), vmap(lambda r: r.sin())(x)
+
+    compiled = tatara.compile(program)
+    for rows in (2, 2, 3, 5):
+        x = torch.randn(rows, 3)
+        for ours, theirs in zip(compiled(x), program(x), strict=True):
+            torch.testing.assert_close(ours, theirs)

@@ -44,17 +44,21 @@ TapeTransforms::TensorRef TapeTransforms::alias(TensorRef of) {
 
 void TapeTransforms::enter(const TapeNode& node) {
   if (node.name == "enter_dual") return;
-  history_.enter_level(++levels_, node.name == "enter_vmap");
+  // Not counted: a part of a tape may begin behind other levels.
+  const int level = transform_step(node)->number;
+  history_.enter_level(level, node.name == "enter_vmap");
   if (node.name != "enter_vmap") return;
   const std::string text = text_of(PyTuple_GET_ITEM(node.args.get(), 1));
-  randomness_[levels_] = text == "different" ? Randomness::kDifferent
-                         : text == "same"    ? Randomness::kSame
-                                             : Randomness::kError;
+  randomness_[level] = text == "different" ? Randomness::kDifferent
+                       : text == "same"    ? Randomness::kSame
+                                           : Randomness::kError;
 }
 
 TapeTransforms::TensorRef TapeTransforms::one_example(const TapeNode& node) {
-  const ValueId one = add_batch_in(builder_, fz_.read(operand(node)), transform_step(node)->dim, node.level,
-                                   randomness_.at(node.level));
+  const auto randomness = randomness_.find(node.level);
+  if (randomness == randomness_.end()) throw InternalError("an example of a batch outside of its level");
+  const ValueId one =
+      add_batch_in(builder_, fz_.read(operand(node)), transform_step(node)->dim, node.level, randomness->second);
   examples_.push_back(fz_.fresh(one));
   history_.add_example(examples_.back());
   return examples_.back();

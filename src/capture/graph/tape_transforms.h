@@ -52,7 +52,6 @@ class TapeTransforms {
   std::vector<TensorRef> handed_;                           // see hand_on()
   std::vector<std::pair<int, TensorRef>> groups_;  // primals whose tangents were asked for, one a storage and level
   std::vector<TensorRef> examples_, finished_;     // what vmap gives its functions, and gets back
-  int levels_ = 0;                                 // entered so far
 };
 
 }  // namespace tatara::capture

@@ -70,9 +70,11 @@ enum class TangentIs : uint8_t {
 
 struct TransformStep {
   FuncStep step = FuncStep::kNone;
-  int number = 0;                    ///< of a tensor that goes into a level or out of it: torch's number of the level
-  int dim = 0;                       ///< of a batch
-  std::vector<bool> histories = {};  ///< of kUnpackDual, per output: whether it requires grad
+  /// Of a tensor that goes into a level or out of it: torch's number of the level. Of a level that is entered: its own
+  /// among all of the trace.
+  int number = 0;
+  int dim = 0;                              ///< of a batch
+  std::vector<bool> histories = {};         ///< of kUnpackDual, per output: whether it requires grad
   TangentIs tangent = TangentIs::kUnknown;  ///< of kMakeDual
 };
 

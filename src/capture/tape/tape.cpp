@@ -162,6 +162,24 @@ int Tape::add_made_number(PyObject* value) {
   return static_cast<int>(slots_.size()) - 1;
 }
 
+bool Tape::fits_layout(int slot) const {
+  const TapeSlot& info = slots_[static_cast<size_t>(slot)];
+  if (info.symbolic_sizes.empty() || info.number || !info.meta) return true;
+  const auto fits = [](const Ref& tuple, const std::vector<Expr>& exprs) {
+    if (!tuple || PyTuple_GET_SIZE(tuple.get()) != static_cast<Py_ssize_t>(exprs.size())) return false;
+    for (size_t d = 0; d < exprs.size(); ++d) {
+      const long long value = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple.get(), static_cast<Py_ssize_t>(d)));
+      if (exprs[d].context().evaluate_hint(exprs[d]) != value) return false;
+    }
+    return true;
+  };
+  const ErrorAside aside;
+  const bool same = fits(attr_or_null(info.meta.get(), "shape"), info.symbolic_sizes) &&
+                    fits(Ref::steal(PyObject_CallMethod(info.meta.get(), "stride", nullptr)), info.symbolic_strides);
+  forget_error();
+  return same;
+}
+
 void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides) {
   TapeSlot& info = slots_[static_cast<size_t>(slot)];
   const auto constant = [](Expr e) { return e.is_const(); };

@@ -27,10 +27,11 @@ struct TapeSlot {
   bool input = false;
   int guard_index = -1;  ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
   std::vector<Expr> symbolic_sizes, symbolic_strides;  ///< empty where every size is constant
-  bool scalar = false;                                 ///< a NumPy scalar: no array also where it leaves the graph
-  bool owns = false;                                   ///< a NumPy array with memory of its own
-  bool fresh = false;                                  ///< the same, or a view of memory that nothing else refers to
-  bool requires_grad = false;                          ///< inputs: when they were seen
+  bool relaid = false;         ///< a call in place has changed the sizes: those of the present call hold
+  bool scalar = false;         ///< a NumPy scalar: no array also where it leaves the graph
+  bool owns = false;           ///< a NumPy array with memory of its own
+  bool fresh = false;          ///< the same, or a view of memory that nothing else refers to
+  bool requires_grad = false;  ///< inputs: when they were seen
   bool number = false;       ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
   bool derived = false;      ///< a number that a node computes; `number` too
   bool whole = false;        ///< such a number is an int
@@ -113,6 +114,9 @@ class Tape {
   int add_made_number(PyObject* value);
   void set_symbol(int slot, Expr symbol) { slots_[static_cast<size_t>(slot)].symbolic_sizes = {symbol}; }
   void set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides);
+  /// Whether the placeholder in the slot has the sizes and strides that its symbols have in this call.
+  bool fits_layout(int slot) const;
+  void set_relaid(int slot) { slots_[static_cast<size_t>(slot)].relaid = true; }
   /// The symbols of the trace, for whoever reads the tape while it is open.
   void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }
   void add_node(TapeNode node);

@@ -365,6 +365,8 @@ PyObject* NumpyTracing::numpy_get_item(PyObject* container, PyObject* key) {
     return numpy_operator("getitem", "getitem", {container, key});
   }
   if (numpy_inside(key)) return numpy_break("a NumPy value as index of a " + type_name(container));
+  // numpy.flatiter and numpy.nditer read the array that they go over; no guard looks inside of them.
+  if (is_c_iterator(container)) return numpy_break("an item of a " + type_name(container));
   return not_handled();
 }
 
@@ -373,6 +375,9 @@ int NumpyTracing::numpy_set_item(PyObject* container, PyObject* key, PyObject* v
     if (value == nullptr) return kNotHandled;  // an error
     const Ref done = Ref::steal(numpy_operator("setitem", "setitem", {container, key, value}, true));
     return done ? 0 : -1;
+  }
+  if (is_c_iterator(container)) {
+    return graph_break("an item of a " + type_name(container)) ? kNotHandled : -1;
   }
   if (!numpy_inside(key)) return kNotHandled;
   return graph_break("a NumPy value as index of a " + type_name(container)) ? kNotHandled : -1;

@@ -362,7 +362,8 @@ bool NumberTracing::specialize_operands(PyObject* args, PyObject* kwargs) {
 PyObject* NumberTracing::symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   const Py_ssize_t given = PyTuple_GET_SIZE(args) + (kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0);
-  if (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes.empty()) {
+  const TapeSlot* const info = slot < 0 ? nullptr : &t.tape.slots()[static_cast<size_t>(slot)];
+  if (info == nullptr || info->symbolic_sizes.empty() || info->relaid) {
     specialize_operands(args, kwargs);
     return not_handled();
   }
@@ -416,7 +417,8 @@ PyObject* NumberTracing::symbolic_length(PyObject* tensor) {
   --bypass_;
   if (slot < 0) return not_handled();
   const std::vector<Expr>& sizes = t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes;
-  return sizes.empty() ? not_handled() : t.symbols.make(sizes[0]).release();
+  const bool known = !sizes.empty() && !t.tape.slots()[static_cast<size_t>(slot)].relaid;
+  return known ? t.symbols.make(sizes[0]).release() : not_handled();
 }
 
 PyObject* NumberTracing::symbolic_operator(PyObject* tensor, const char* method, PyObject* other) {

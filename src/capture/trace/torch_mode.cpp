@@ -1,5 +1,6 @@
 // Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
 #include <algorithm>
+#include <cstring>
 
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
@@ -35,30 +36,60 @@ int TraceContext::slot_for(PyObject* tensor) {
   return slot;
 }
 
-PyObject* TorchTracing::make_parameter(const TracedCall& call) {
-  constexpr Py_ssize_t kWithFlag = 3;  // (class, data, requires_grad)
+/// What detach() gives, as a leaf. Null without an error: the trace has ended, or is to end.
+Ref TorchTracing::made_leaf(PyObject* data, bool requires_grad) {
   static PyObject* const detach = attr(reinterpret_cast<PyObject*>(api_.base_type), "detach").release();
   static PyObject* const require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_").release();
   Trace& t = *trace_;
+  const Ref self = Ref::steal(PyTuple_Pack(1, data));
+  Ref made = Ref::steal(torch_function(detach, self.get(), nullptr));
+  if (!made || !tracing()) return {};
+  const bool mutated = t.mutated;
+  const Ref operands = Ref::steal(PyTuple_Pack(1, made.get()));
+  if (requires_grad && !gradients().make_leaf(require, operands.get(), nullptr)) {
+    graph_break("a new leaf of a graph");
+    return {};
+  }
+  t.mutated = mutated;  // nobody has the tensor yet
+  return made;
+}
+
+bool TorchTracing::can_make_leaf(PyObject* data, PyObject* flag) const {
+  return PyBool_Check(flag) && api_.is_torch_tensor(data) && api_.is_plain_tensor(data) && !trace_->state.inference &&
+         transforms().open_levels().empty();
+}
+
+PyObject* TorchTracing::make_parameter(const TracedCall& call) {
+  constexpr Py_ssize_t kWithFlag = 3;  // (class, data, requires_grad)
   auto* const type = reinterpret_cast<PyObject*>(api_.parameter_type);
   PyObject* const flag = call.nargs() == kWithFlag ? call.args[2] : Py_False;
   if (call.keywords() > 0 || call.nargs() < 2 || call.nargs() > kWithFlag || call.args[0] != type ||
-      !PyBool_Check(flag) || !api_.is_torch_tensor(call.args[1]) || !api_.is_plain_tensor(call.args[1]) ||
-      t.state.inference || !transforms().open_levels().empty()) {
+      !can_make_leaf(call.args[1], flag)) {
     return not_handled();
   }
-  const Ref data = Ref::steal(PyTuple_Pack(1, call.args[1]));
-  Ref made = Ref::steal(torch_function(detach, data.get(), nullptr));
-  if (!made || !tracing()) return made ? not_handled() : nullptr;
-  const bool mutated = t.mutated;
-  const Ref operands = Ref::steal(PyTuple_Pack(1, made.get()));
-  if (flag == Py_True && !gradients().make_leaf(require, operands.get(), nullptr)) {
-    return graph_break("call of _make_subclass") ? not_handled() : nullptr;
-  }
-  t.mutated = mutated;  // nobody has the tensor yet
+  Ref made = made_leaf(call.args[1], flag == Py_True);
+  if (!made) return PyErr_Occurred() != nullptr ? nullptr : not_handled();
   const Bypass bypass(bypass_);
-  t.tape.set_parameter(t.tape.find(made.get()));
+  trace_->tape.set_parameter(trace_->tape.find(made.get()));
   return PyObject_SetAttrString(made.get(), "__class__", type) == 0 ? made.release() : nullptr;
+}
+
+bool TorchTracing::is_legacy_variable(PyObject* callable) {
+  if (!PyType_Check(callable)) return false;
+  const PyTypeObject* const base = reinterpret_cast<PyTypeObject*>(callable)->tp_base;
+  return base != nullptr && std::strcmp(base->tp_name, "torch._C._LegacyVariableBase") == 0;
+}
+
+PyObject* TorchTracing::make_variable(const TracedCall& call) {
+  PyObject* flag = call.nargs() == 2 ? call.args[1] : Py_False;
+  const bool named = call.keywords() == 1 && call.nargs() == 1;
+  if (named && text_of(PyTuple_GET_ITEM(call.kwnames, 0)) == "requires_grad") flag = call.args[1];
+  const bool plain = call.nargs() > 0 && call.nargs() < 3 && (call.keywords() == 0 || (named && flag == call.args[1]));
+  if (!plain || !can_make_leaf(call.args[0], flag)) {
+    return graph_break("call of torch.autograd.Variable") ? not_handled() : nullptr;
+  }
+  Ref made = made_leaf(call.args[0], flag == Py_True);
+  return made || PyErr_Occurred() != nullptr ? made.release() : not_handled();
 }
 
 /// What a call that needs values gives, where the trace can go on. Null, maybe without an error: it ends.

@@ -277,7 +277,10 @@ Ref TorchTracing::infer_by_host(Recording& call) {
 /// What the host says of the results of a call with symbols among its sizes; empty: it is to be asked for this call's alone.
 std::vector<ProbedLayout> TorchTracing::layouts_by_host(Recording& call) {
   Trace& t = *trace_;
-  if (t.symbols.empty() || t.tape.has_transforms()) return {};
+  // A call in place gives its operand, which its meta kernel may change.
+  const bool in_place = call.fn.name.ends_with('_') ||
+                        (call.tape_kwargs && PyDict_GetItemString(call.tape_kwargs.get(), "out") != nullptr);
+  if (t.symbols.empty() || t.tape.has_transforms() || in_place) return {};
   const Bypass bypass(bypass_);
   std::vector<Expr> dims = operand_dims(t.tape, call.tape_args.get(), call.tape_kwargs.get());
   const auto ask = [&](std::span<const int64_t> values) {
@@ -444,6 +447,7 @@ bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref ar
     const int known = t.tape.find_meta(o);
     if (known >= 0 && stays_on(t.tape.slots()[static_cast<size_t>(known)].device.get(), device.get())) {
       node.outputs.push_back(known);
+      if (!t.tape.fits_layout(known)) t.tape.set_relaid(known);
       return t.tape.slots()[static_cast<size_t>(known)].object;
     }
     fresh = true;

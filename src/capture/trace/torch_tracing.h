@@ -25,6 +25,9 @@ class TorchTracing final : public TraceFeature {
   PyObject* stand_in(const TracedCall& call);
   /// Tensor._make_subclass of a parameter: what detach() gives, as a leaf and of that class. not_handled(): of anything else.
   PyObject* make_parameter(const TracedCall& call);
+  /// torch.autograd.Variable of a tensor: what detach() gives, as a leaf.
+  static bool is_legacy_variable(PyObject* callable);
+  PyObject* make_variable(const TracedCall& call);
 
  private:
   enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };
@@ -37,6 +40,8 @@ class TorchTracing final : public TraceFeature {
   PyObject* record_copy(PyObject* args, PyObject* kwargs);
   PyObject* record_new_of_size(PyObject* args, PyObject* kwargs);
   std::string why_not_with_gradients(const Recording& call);
+  Ref made_leaf(PyObject* data, bool requires_grad);
+  bool can_make_leaf(PyObject* data, PyObject* flag) const;
   Ref infer_by_host(Recording& call);
   std::vector<ProbedLayout> layouts_by_host(Recording& call);
   PyObject* answer_metadata(const Recording& call);

@@ -165,6 +165,7 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
   if (PyObject* done = calls().call_int(call); done != not_handled()) return done;
   if (PyObject* done = calls().call_special(f, call); done != not_handled() || !tracing()) return done;
   if (PyObject* done = calls().call_by_operands(f, call); done != not_handled() || !tracing()) return done;
+  if (TorchTracing::is_legacy_variable(call.callable)) return torch().make_variable(call);
   const CallPlan plan = calls().plan_call(call.callable, call.known, call.args, nargs);
   if (PyObject* done = numbers().identity_of_numbers(call.callable, plan.name, call.args, nargs); done != not_handled())
     return done;

@@ -191,7 +191,7 @@ PyObject* TransformTracing::enter_level(Ref callable, Level level, Ref args, con
     return broken;
   }
   level.number = static_cast<int>(own_.open_levels.size()) + 1;
-  record_step({FuncStep::kEnter}, name, std::move(callable), std::move(args), {});
+  record_step({FuncStep::kEnter, static_cast<int>(own_.levels.size())}, name, std::move(callable), std::move(args), {});
   own_.levels.push_back(std::move(level));
   own_.open_levels.push_back(static_cast<int>(own_.levels.size()) - 1);
   return PyLong_FromLong(own_.levels.back().number);
