@@ -240,6 +240,16 @@ Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
   return ran;
 }
 
+/// Tensors of inference mode among the inputs: torch saves none for gradients, but eager may save a copy, or refuse it itself.
+bool Entry::holds_inference(const std::vector<Ref>& env, const TorchApi& api) const {
+  const ErrorAside aside;
+  for (size_t i = 0; i < tape->slots().size(); ++i) {
+    if (!tape->slots()[i].input || !env[i] || !api.is_torch_tensor(env[i].get())) continue;
+    if (Ref::steal(PyObject_CallMethod(env[i].get(), "is_inference", nullptr)).get() == Py_True) return true;
+  }
+  return false;
+}
+
 Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   using Outcome = GraphRunner::Outcome;
   Transaction transaction(Transaction::kMostInCall);
@@ -248,7 +258,14 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   if (guards.state.autocast.any) off.emplace(api);
   const Ref random = tape->draws_before_made() ? generator_states(api) : Ref();
   take_late_failure();
-  const Outcome outcome = clear_gradients(env) ? runner->run(*tape, env, api) : Outcome::kFailed;
+  const bool by_tape = refused_inference_ && holds_inference(env, api);
+  Outcome outcome = by_tape ? Outcome::kRefused : Outcome::kFailed;
+  if (!by_tape && clear_gradients(env)) outcome = runner->run(*tape, env, api);
+  if (outcome == Outcome::kFailed && PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_RuntimeError) != 0 &&
+      holds_inference(env, api)) {
+    refused_inference_ = true;
+    outcome = Outcome::kTape;
+  }
   if (outcome == Outcome::kDone) return tape->set_classes(env, api) ? Ran::kDone : Ran::kFailed;
   if (outcome == Outcome::kFailed && take_late_failure()) {
     // What was kept need not be put back but for random numbers: it is the run's own memory.

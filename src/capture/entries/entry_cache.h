@@ -111,7 +111,10 @@ struct Entry {
  private:
   Ran run_once(std::vector<Ref>& env, TorchApi& api) const;
 
+  bool holds_inference(const std::vector<Ref>& env, const TorchApi& api) const;
+
   mutable bool ended_ = false;
+  mutable bool refused_inference_ = false;  // some run has failed with tensors of inference mode among its inputs
 };
 
 /// Instructions of a frame that are not worth an entry: those in [from, to], up to one of the ends.

@@ -177,6 +177,10 @@ struct ValueGuard::Builder {
       const Ref attributes = attr(o, "__dict__");
       return add_dict(attributes.get(), at, depth);
     }
+    if (is_torch_guard(Py_TYPE(o))) {
+      item().kind = Kind::kPassive;  // all that can be done with it breaks the graph
+      return;
+    }
     identity(o, item());
   }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/host/known_calls.h"
 #include "capture/host/object_kinds.h"
 
 namespace tatara::capture {
@@ -97,6 +98,15 @@ bool is_defaultdict(PyObject* object) {
 bool is_context(PyObject* object) {
   const std::string_view name = Py_TYPE(object)->tp_name;
   return name == "Context" || name == "_contextvars.Context";
+}
+
+bool is_torch_guard(PyTypeObject* type) {
+  static PyObject* const name = PyUnicode_InternFromString("__enter__");
+  PyObject* const enter = _PyType_Lookup(type, name);
+  if (enter == nullptr || PyFunction_Check(enter)) return false;
+  const Ref module = attr_or_null(reinterpret_cast<PyObject*>(type), "__module__");
+  const std::string where = text_of(module.get());
+  return (where == "torch" || where.rfind("torch._C", 0) == 0) && !known_type(type).is(kPlainGuard);
 }
 
 bool is_cached_function(PyObject* object) {

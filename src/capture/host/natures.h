@@ -31,6 +31,8 @@ PyObject* viewed_mapping(PyObject* object);
 bool is_defaultdict(PyObject* object);
 /// What contextvars.copy_context makes: it holds what the variables were.
 bool is_context(PyObject* object);
+/// A class of torch's context managers in C, but for those that change nothing that a graph could miss.
+bool is_torch_guard(PyTypeObject* type);
 /// What functools.lru_cache and cache make.
 bool is_cached_function(PyObject* object);
 /// The dict in which such a function keeps its results; null: it keeps none.

@@ -2,7 +2,7 @@
 // trace: these change what torch's calls mean, or whether capture sees them at all.
 #include <string_view>
 
-#include "capture/host/known_calls.h"
+#include "capture/host/natures.h"
 #include "capture/host/torch_api.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/tracer_internal.h"
@@ -11,19 +11,6 @@
 
 namespace tatara::capture {
 namespace {
-
-/// A context manager of torch's in C, but for those that change nothing that a graph could miss.
-bool is_guard(PyTypeObject* type, PyObject* enter) {
-  if (enter == nullptr || PyFunction_Check(enter)) return false;
-  const Ref module = attr_or_null(reinterpret_cast<PyObject*>(type), "__module__");
-  const std::string where = text_of(module.get());
-  return (where == "torch" || where.rfind("torch._C", 0) == 0) && !known_type(type).is(kPlainGuard);
-}
-
-PyObject* enter_of(PyTypeObject* type) {
-  static PyObject* const name = PyUnicode_InternFromString("__enter__");
-  return _PyType_Lookup(type, name);
-}
 
 /// What `callable`, a method called __enter__ or __exit__, enters or leaves; null: it is another function.
 PyObject* entered_by(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
@@ -53,12 +40,13 @@ std::string CallTracing::enters_guard(const Frame& f, PyObject* callable, PyObje
   if (PyType_Check(callable)) {
     // pybind's guards begin where they are made; those with methods in C, where they are entered.
     type = reinterpret_cast<PyTypeObject*>(callable);
-    PyObject* const enter = enter_of(type);
+    static PyObject* const name = PyUnicode_InternFromString("__enter__");
+    PyObject* const enter = _PyType_Lookup(type, name);
     if (enter == nullptr || Py_TYPE(enter) == &PyMethodDescr_Type) return {};
   } else if (PyObject* const guard = entered_by(callable, args, nargs)) {
     type = Py_TYPE(guard);
   }
-  if (type == nullptr || !is_guard(type, enter_of(type))) return {};
+  if (type == nullptr || !is_torch_guard(type)) return {};
   // torch's own code puts one around single operators, for speed.
   const std::string_view name = type->tp_name;
   const bool quick = name.ends_with("DisableTorchFunctionSubclass");
