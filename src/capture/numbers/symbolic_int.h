@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -32,11 +33,17 @@ struct SymbolSource {
 };
 
 /// Places of a program that decide by what data decide. A trace takes such a decision as it falls in its own call, and each run
-/// looks whether it falls so again; where one did not, later traces end.
+/// looks whether it falls so again. Where one did not, the next trace takes it once more, as it falls then: what a first call makes
+/// ready stays so. Where that did not hold either, later traces end.
 struct DataDecisions {
-  static constexpr size_t kMost = 2;  ///< each costs a call in eager and a compilation: behind these no more are taken
-  std::set<std::string> varying;      ///< "file:line"
-  size_t found = 0;                   ///< how often one of these was found
+  static constexpr size_t kMost = 3;  ///< each costs a call in eager and a compilation: behind these no more are taken
+  static constexpr int kVaries = 2;
+  std::map<std::string, int> otherwise;  ///< by "file:line": how often one has fallen otherwise than in its trace
+  size_t found = 0;                      ///< how often any has
+  bool varies(const std::string& place) const {
+    const auto seen = otherwise.find(place);
+    return seen != otherwise.end() && seen->second >= kVaries;
+  }
 };
 
 /// The symbols of one trace and the placeholder integers made of them.
@@ -70,7 +77,7 @@ class TraceSymbols {
   /// Whether the program may decide here by what data decide.
   bool may_decide() const {
     return decisions_ != nullptr && place_ && !settled_ && decisions_->found < DataDecisions::kMost &&
-           !decisions_->varying.contains(place_());
+           !decisions_->varies(place_());
   }
   /// Whether the condition holds: known, or for this call's values with a guard.
   bool decide(Expr condition);

@@ -359,7 +359,7 @@ bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t
     if (fact.node != node || fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
     late_failure = true;
     if (!fact.place.empty() && made_.decisions != nullptr) {
-      made_.decisions->varying.insert(fact.place);
+      ++made_.decisions->otherwise[fact.place];
       ++made_.decisions->found;
     }
     PyErr_SetString(PyExc_RuntimeError, ("tatara: data decide that " + fact.text + " does not hold").c_str());

@@ -33,7 +33,9 @@ def test_kernels_stand_around_the_call() -> None:
 
 
 def test_a_decision_that_varies_ends_the_graph_from_then_on() -> None:
-    """As it falls in the first call, until it falls otherwise: that call runs as eager, and the next is compiled with a break."""
+    """As it falls in the first call, until it falls otherwise twice: such calls run as eager, and the next is compiled, at last
+    with a break.
+    """
 
     def program(x: Tensor) -> Tensor:
         y = x.sin() * 2
@@ -41,12 +43,50 @@ def test_a_decision_that_varies_ends_the_graph_from_then_on() -> None:
 
     compiled = tatara.compile(program)
     up, down = torch.full((8, 4), 0.5), torch.full((8, 4), -0.5)
-    for x, breaks in ((up, 0), (up, 0), (up, 0), (down, 0), (down, 1), (up, 1), (down, 1), (up, 1)):
+    calls = [(up, 0)] * 3 + [(down, 0)] * 3 + [(up, 0), (up, 1), (down, 1), (up, 1), (down, 1)]
+    for x, breaks in calls:
         torch.testing.assert_close(compiled(x), program(x))
         assert tatara.stats()["breaks"] == breaks
     assert tatara.stats()["fallbacks"] == 0
     (item,) = tatara.explain(compiled)(up).breaks
     assert item.reason == "call of __bool__" and "torch.where" in item.hint
+
+
+class Observed(torch.nn.Module):
+    """Makes its range ready in its first call, as observers of quantization do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.low, self.high, self.ready = (torch.nn.Buffer(torch.zeros(1)) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.linear(x).tanh()
+        low, high = y.data.min(), y.data.max()
+        assert low.isnan().sum() == 0
+        if self.low > -1e-5 and self.high < 1e-5:
+            self.low, self.high = self.low + low, self.high + high
+        else:
+            self.low, self.high = self.low * 0.9 + low * 0.1, self.high * 0.9 + high * 0.1
+        if not self.ready:
+            self.ready = self.ready + 1
+        return y / (self.high - self.low)
+
+
+def test_what_a_first_call_makes_ready_is_one_graph_from_then_on() -> None:
+    models = [torch.nn.Sequential(*(Observed() for _ in range(5))) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    compiled = tatara.compile(models[0])
+    for _ in range(6):
+        before, x = tatara.stats(), torch.randn(3, 4)
+        results = [function(x) for function in (compiled, models[1])]
+        for result in results:
+            result.square().sum().backward()
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(models[0].state_dict(), models[1].state_dict())
+        torch.testing.assert_close(*([p.grad for p in model.parameters()] for model in models))
+    assert (tatara.stats()["breaks"], tatara.stats()["fallbacks"]) == (0, 0)
+    assert tatara.stats()["graphs"] == before["graphs"] == 2
 
 
 def test_what_cannot_be_made_twice_ends_the_graph() -> None:
