@@ -203,6 +203,22 @@ bool same_strides(const TorchApi& api, PyObject* a, PyObject* b) {
 
 }  // namespace
 
+namespace {
+
+/// The gradient of a leaf lies as later calls lay it out, also in dimensions of one element: guards compare its strides. False with
+/// a Python error set.
+bool lie_as(const TorchApi& api, PyObject* gradient, PyObject* placeholder) {
+  const Ref sizes = Ref::steal(PyObject_CallMethod(gradient, "size", nullptr));
+  const Ref ours = Ref::steal(PyObject_CallMethod(gradient, "stride", nullptr));
+  const Ref wanted = Ref::steal(PyObject_CallMethod(placeholder, "stride", nullptr));
+  if (!sizes || !ours || !wanted) return false;
+  const int same = PyObject_RichCompareBool(ours.get(), wanted.get(), Py_EQ);
+  if (same != 0 || !same_strides(api, placeholder, gradient)) return same >= 0;
+  return static_cast<bool>(Ref::steal(PyObject_CallMethod(gradient, "as_strided_", "OO", sizes.get(), wanted.get())));
+}
+
+}  // namespace
+
 /// In what a result is other than was inferred; empty: in nothing. How it lies in memory counts where the program has asked for
 /// it; what else follows from it is looked at elsewhere.
 std::string Tape::differs(const TapeNode& node, size_t output, PyObject* value, const std::vector<Ref>& env, bool real,
@@ -384,6 +400,8 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
         slots_[slot].real_strides = Ref::steal(PyObject_CallMethod(tensors[k], "stride", nullptr));
       }
       Ref value = Ref::borrow(tensors[k]);
+      const GradientPass* const pass = gradient_pass(node);
+      if (pass != nullptr && pass->accumulates && !lie_as(api, value.get(), env[slot].get())) return failed();
       // The host returned an operand where the placeholder is an object of its own.
       if (present.contains(value.get())) {
         value = alias_of(api, node, env, value.get(), symbols);
