@@ -50,14 +50,13 @@ void add_modules(PyObject* object, std::set<PyObject*>& modules, int depth = 0) 
       add_modules(PySequence_Fast_GET_ITEM(object, i), modules, depth + 1);
     return;
   }
-  PyObject* dict = PyDict_Check(object) ? object : nullptr;
-  if (TorchApi::get()->is_module(object) && modules.insert(object).second) {
-    PyObject** const place = _PyObject_GetDictPtr(object);
-    dict = place != nullptr ? *place : nullptr;
-  }
+  Ref dict = PyDict_Check(object) ? Ref::borrow(object) : Ref();
+  if (TorchApi::get()->is_module(object) && modules.insert(object).second)
+    dict = Ref::steal(PyObject_GenericGetDict(object, nullptr));
+  if (!dict) forget_error();
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
-  while (dict != nullptr && PyDict_Next(dict, &at, &key, &value) != 0) add_modules(value, modules, depth + 1);
+  while (dict && PyDict_Next(dict.get(), &at, &key, &value) != 0) add_modules(value, modules, depth + 1);
 }
 
 }  // namespace
