@@ -429,9 +429,9 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   bool ok = entry.run(env, api_) == Entry::Ran::kDone;
   ok = ok && entry.reconstruction.build(env, objects, made) && entry.effects.replay(made);
   made.resize(made.size() - std::min(made.size(), entry.effects.objects()));
-  if (ok && entry.set_grad) {
+  if (ok && entry.grad_at_end) {
     const Ref done =
-        Ref::steal(PyObject_CallOneArg(api_.state.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
+        Ref::steal(PyObject_CallOneArg(api_.state.set_grad_enabled.get(), *entry.grad_at_end ? Py_True : Py_False));
     ok = static_cast<bool>(done);
   }
   modes().set_mode(mode_was_on);
