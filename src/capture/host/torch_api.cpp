@@ -99,7 +99,7 @@ bool TorchApi::grad_enabled() const {
 
 /// The exchange API's view of a tensor whose memory holds its values.
 bool TorchApi::exchange(PyObject* tensor, void* out) const {
-  if (!TorchNative::get().may_have_memory(tensor)) return false;
+  if (!is_torch_tensor(tensor) || !TorchNative::get().may_have_memory(tensor)) return false;
   if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, static_cast<DlTensor*>(out)) != 0) {
     forget_error();
     return false;
