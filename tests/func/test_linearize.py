@@ -74,20 +74,14 @@ ONE_GRAPH: dict[str, Callable[[Any], Any]] = {
 }
 
 WITHOUT_GRADIENTS: dict[str, Callable[[Any], Any]] = {
+    "constant": lambda x: _after(*linearize(lambda y: (y * 2, torch.ones(3)), x), lambda j: j(x)),
+    "detached": lambda x: _after(*linearize(lambda y: (y * y.detach(), y.detach()), x), lambda j: j(x)),
     "of grad": lambda x: _after(*linearize(grad(lambda y: _vector(y).sum()), x), lambda j: j(x)),
     "by its tangents": lambda x: _after(*linearize(_vector, x), lambda j: grad(lambda t: j(t).sum())(x)),
     "jvp of it": lambda x: _after(*linearize(_vector, x), lambda j: jvp(j, (x,), (x.cos(),))),
 }
 
 BROKEN: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "constant": (
-        lambda x: _after(*linearize(lambda y: (y * 2, torch.ones(3)), x), lambda j: j(x)),
-        "constructor Parameter",
-    ),
-    "detached": (
-        lambda x: _after(*linearize(lambda y: (y * y.detach(), y.detach()), x), lambda j: j(x)),
-        "constructor Parameter",
-    ),
     "random": (
         lambda x: _after(*linearize(lambda y: nn.functional.dropout(y, 0.5, True), x), lambda j: j(x), lambda j: j(x)),
         "it draws random numbers",

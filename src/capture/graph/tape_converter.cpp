@@ -530,33 +530,13 @@ int TapeConverter::slot_with(TensorRef ref) {
   return known->second;
 }
 
-/// How a result with transforms behind it lies in memory. The strides of symbolic sizes are what closer dimensions take.
-std::vector<Expr> TapeConverter::strides_in_host(const TapeSlot& info, const std::vector<Expr>& sizes) {
-  if (info.symbolic_sizes.empty()) return c_.exprs(info.strides.get());
-  ExprContext& ctx = c_.builder.ctx();
-  std::vector<int64_t> seen;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    seen.push_back(int_value(PyTuple_GET_ITEM(info.strides.get(), static_cast<Py_ssize_t>(d))));
-  }
-  std::vector<Expr> strides;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    Expr stride = ctx.constant(1);
-    for (size_t other = 0; other < sizes.size(); ++other) {
-      if (seen[other] < seen[d]) stride = ctx.mul(stride, sizes[other]);
-    }
-    if (ctx.evaluate_hint(stride) != seen[d]) return {};
-    strides.push_back(stride);
-  }
-  return strides;
-}
-
 /// A result that eager lays out otherwise than inference has it: transforms see more dimensions.
 void TapeConverter::lay_out(int slot) {
   const TapeSlot& info = c_.tape->slots()[static_cast<size_t>(slot)];
   TensorRef& ref = c_.refs[static_cast<size_t>(slot)];
   if (info.number || equal(info.strides.get(), c_.fz.type(ref).strides)) return;
-  const std::vector<Expr> wanted = strides_in_host(info, c_.fz.type(ref).sizes);
-  if (wanted.empty() && !info.symbolic_sizes.empty()) return;
+  const std::vector<Expr> wanted =
+      info.symbolic_sizes.empty() ? c_.exprs(info.strides.get()) : c_.slot_type(slot).strides;
   if (wanted.size() != c_.fz.type(ref).sizes.size()) {
     throw Unsupported("a result of a function transform has other dimensions in the host");
   }

@@ -59,7 +59,6 @@ class TapeConverter {
   std::vector<ValueId> present_values();
   void uncount_writes(const std::vector<int64_t>& before, const std::vector<ValueId>& values);
 
-  std::vector<Expr> strides_in_host(const TapeSlot& info, const std::vector<Expr>& sizes);
   void lay_out(int slot);
   void check_strides(int slot);
 

@@ -91,13 +91,43 @@ void Tape::add_node(TapeNode node) {
   TATARA_LOG(kCapture, "  ", node_text(*this, nodes_.back()));
 }
 
+namespace {
+
+/// Strides of symbolic sizes: what the dimensions take that lie closer in memory in this call. As they were where these are others.
+void lay_out_as_seen(TapeSlot& slot) {
+  std::vector<int64_t> seen;
+  for (size_t d = 0; d < slot.symbolic_sizes.size(); ++d) {
+    seen.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(slot.strides.get(), static_cast<Py_ssize_t>(d))));
+  }
+  const auto fits = [&](Expr e, size_t d) { return e.context().evaluate_hint(e) == seen[d]; };
+  std::vector<Expr> strides;
+  for (size_t d = 0; d < seen.size(); ++d) {
+    Expr stride = slot.symbolic_strides[d];
+    if (!fits(stride, d)) {
+      ExprContext& ctx = stride.context();
+      stride = ctx.constant(1);
+      for (size_t other = 0; other < seen.size(); ++other) {
+        if (seen[other] < seen[d]) stride = ctx.mul(stride, slot.symbolic_sizes[other]);
+      }
+      if (!fits(stride, d)) return;
+    }
+    strides.push_back(stride);
+  }
+  slot.symbolic_strides = std::move(strides);
+}
+
+}  // namespace
+
 void Tape::take_layout(int at, const Tape& open) {
   TapeSlot& slot = slots_[static_cast<size_t>(at)];
   const Ref object = open.slots()[static_cast<size_t>(at)].object;
   if (slot.input || slot.number || !object) return;
   Ref strides = open.slots()[static_cast<size_t>(at)].real_strides;
   if (!strides) strides = Ref::steal(PyObject_CallMethod(object.get(), "stride", nullptr));
-  if (strides && PyTuple_Check(strides.get())) slot.strides = std::move(strides);
+  if (strides && PyTuple_Check(strides.get())) {
+    slot.strides = std::move(strides);
+    if (!slot.symbolic_sizes.empty()) lay_out_as_seen(slot);
+  }
   forget_error();
 }
 

@@ -331,6 +331,9 @@ PyObject* TransformTracing::replay_calls(PyObject* recorded, PyObject* values, P
     level.kind = node.name == "enter_vmap" ? Level::Kind::kVmap : Level::Kind::kGrad;
     level.outer_grad = level.kind == Level::Kind::kVmap || api_.grad_enabled();
     level.number = static_cast<int>(own_.open_levels.size()) + 1;
+    if (auto* entered = std::get_if<TransformStep>(&node.kind); entered != nullptr && step == FuncStep::kEnter) {
+      entered->number = static_cast<int>(own_.levels.size());
+    }
     t.tape.add_node(std::move(node));
     if (step == FuncStep::kEnter) {
       own_.levels.push_back(std::move(level));

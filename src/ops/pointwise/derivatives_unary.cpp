@@ -198,11 +198,17 @@ void sinc_rule(VjpContext& v) {
   v.give(0, masked_product(v, x.bin("eq", 0.0), gradient(v), slope).id);
 }
 
-/// From the result, as in eager: where the absolute value is not positive this is another gradient than the product's.
+/// From the result, as in eager: where the absolute value is not positive this is another gradient than the product's. Eager's
+/// tangents are the product's.
 void polar_rule(VjpContext& v) {
   const Term g = gradient(v).conj(), z = result(v);
   const Term turned = term(v, v.builder().binary("mul", z.id, Scalar(std::complex<double>(0, 1))));
-  if (v.needs(0)) v.give(0, (g * direction(z, z.un("abs"))).un("real").id);
+  const auto unit = [&] {
+    const Term angle = operand(v, 1);
+    return Term{z.b, z.b->binary("from_parts", angle.un("cos").id, angle.un("sin").id)};
+  };
+  const auto along = [&] { return v.for_tangents() ? unit() : direction(z, z.un("abs")); };
+  if (v.needs(0)) v.give(0, (g * along()).un("real").id);
   if (v.needs(1)) v.give(1, (g * turned).un("real").id);
 }
 

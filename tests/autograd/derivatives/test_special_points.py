@@ -46,7 +46,6 @@ BINARY = {
     )
 } | {
     "xlog1py": torch.special.xlog1py,
-    "real part of polar": lambda r, t: torch.polar(r, t).real,
     "sum of polar": lambda r, t: torch.view_as_real(torch.polar(r, t)).sum(-1),
 }
 _MORE_ARGUMENTS = (

@@ -210,7 +210,7 @@ def test_as_eager(name: str, how: str) -> None:
             _compare(actual, expected)
     assert grown["fallbacks"] == 0
     if whole and not needs:
-        assert grown["graphs"] == (3 if how == "dynamic" else 1)  # such an operator decides by sizes
+        assert grown["graphs"] == 1
         assert grown["breaks"] == 0 and (how == "dynamic" or grown["host_calls"] >= 2)
 
 
