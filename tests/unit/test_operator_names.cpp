@@ -38,7 +38,7 @@ constexpr Allowed kAllowed[] = {
     {"capture/tape/tape_print.cpp", "complex", "the name of a kind of dtypes"},
     {"runtime/host/matrix_ops.cpp", "addmm", "text of an error"},
     {"transforms/decompose.cpp", "cast", "adds a cast with a type that is known"},
-    {"capture/trace/torch_record.cpp", "batch_norm instance_norm",
+    {"capture/trace/torch_nodes.cpp", "batch_norm instance_norm",
      "norms that the registry lacks write statistics too"},
     {"capture/trace/tracer_hooks.cpp", "linear", "the order in which eager's node has its operands"},
     {"capture/trace/tracer_histories.cpp", "*",
