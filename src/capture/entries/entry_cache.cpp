@@ -279,7 +279,9 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   }
   if (PyErr_Occurred() == nullptr) {
     if (transaction.undo()) return Ran::kAgain;
-    set_host_error("tatara: the run of a graph failed without telling why");
+    const std::string why = runner->problem();
+    set_host_error("tatara: the run of a graph failed, and cannot be taken back: " +
+                   (why.empty() ? "no reason is known" : why));
     return Ran::kFailed;
   }
   // Not when somebody ends the program.

@@ -359,9 +359,13 @@ bool CompiledRunner::allocate(Frame& frame) const {
 
 namespace {
 
-/// Whether the memory of two inputs overlaps.
+/// Whether memory that the plan writes to overlaps that of another input.
 bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
-  std::vector<std::pair<const char*, const char*>> ranges;
+  struct Range {
+    const char *begin, *end;
+    bool written;
+  };
+  std::vector<Range> ranges;
   for (size_t i = 0; i < inputs.size(); ++i) {
     int64_t last = 0;
     bool empty = false;
@@ -371,11 +375,16 @@ bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
     }
     if (empty || inputs[i].data == nullptr) continue;
     const auto* begin = static_cast<const char*>(inputs[i].data);
-    ranges.emplace_back(begin, begin + (last + 1) * dtype_size(plan.inputs[i].type.dtype));
+    const bool written = std::any_of(plan.input_writes.begin(), plan.input_writes.end(),
+                                     [i](const auto& write) { return static_cast<size_t>(write.input_index) == i; });
+    ranges.push_back({begin, begin + (last + 1) * dtype_size(plan.inputs[i].type.dtype), written});
   }
-  std::sort(ranges.begin(), ranges.end());
-  for (size_t i = 1; i < ranges.size(); ++i) {
-    if (ranges[i].first < ranges[i - 1].second) return true;
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  const char *end = nullptr, *written_end = nullptr;  // of what begins before
+  for (const Range& range : ranges) {
+    if (range.begin < (range.written ? end : written_end)) return true;
+    end = std::max(end, range.end);
+    if (range.written) written_end = std::max(written_end, range.end);
   }
   return false;
 }

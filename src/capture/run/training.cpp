@@ -459,9 +459,9 @@ Ref wrap_stage(std::shared_ptr<Stage> stage) {
 
 class TrainingRunner final : public GraphRunner {
  public:
-  /// `draws`: some stage draws random numbers; `may_fail`: a run may fail once it has.
+  /// `draws`: some stage draws random numbers.
   TrainingRunner(Ref stages, std::shared_ptr<const EagerPass> eager, TapeGraph made, const Tape& tape, Mask needs,
-                 bool draws, bool may_fail)
+                 bool draws)
       : stages_(std::move(stages)),
         eager_(std::move(eager)),
         inputs_(std::move(made.inputs)),
@@ -470,7 +470,6 @@ class TrainingRunner final : public GraphRunner {
         host_nodes_(std::move(made.host_nodes)),
         needs_(std::move(needs)),
         draws_(draws),
-        may_fail_(may_fail),
         hooked_(tape.has_hooked_results()) {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const OutputAlias& alias = made.graph.outputs()[i].alias;
@@ -508,7 +507,8 @@ class TrainingRunner final : public GraphRunner {
       return Outcome::kRefused;
     }
     Transaction* const transaction = Transaction::current();
-    if (draws_ && (may_fail_ || !proven_) && transaction != nullptr) transaction->keep_generators(tape, api);
+    // A plan may refuse its inputs in any call, when others have drawn before it.
+    if (draws_ && transaction != nullptr) transaction->keep_generators(tape, api);
     const Ref given = eager_ != nullptr ? remember_run(eager_, env) : Ref::borrow(hooked_ ? Py_False : Py_None);
     if (!given) return Outcome::kFailed;
     const Ref results =
@@ -524,7 +524,6 @@ class TrainingRunner final : public GraphRunner {
       if (!result) return Outcome::kFailed;
       env[static_cast<size_t>(outputs_[i])] = std::move(result);
     }
-    proven_ = true;
     return Outcome::kDone;
   }
   std::string problem() const override { return problem_; }
@@ -559,7 +558,7 @@ class TrainingRunner final : public GraphRunner {
   std::vector<Ref> constants_;
   std::vector<size_t> host_nodes_;
   Mask needs_;
-  bool draws_, may_fail_, hooked_, proven_ = false;
+  bool draws_, hooked_;
   std::string problem_;
 };
 
@@ -582,16 +581,11 @@ CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Ta
         Ref::steal(PyTuple_Pack(3, stage.get(), int_tuple_of(part.inputs).get(), int_tuple_of(part.outputs).get()));
     if (PyList_Append(stages.get(), item.get()) != 0) forget_error();
   }
-  const auto any = [&](bool (Executable::*question)() const) {
-    return std::any_of(result.results.begin(), result.results.end(),
-                       [&](const CompileResult& compiled) { return ((*compiled.executable).*question)(); });
-  };
-  // A stage may also refuse what the one before it gives.
-  const bool may_fail = any(&Executable::may_fail) || parts.size() > 1;
-  const bool draws = any(&Executable::draws);
+  const bool draws = std::any_of(result.results.begin(), result.results.end(),
+                                 [](const CompileResult& compiled) { return compiled.executable->draws(); });
   std::shared_ptr<const EagerPass> eager = eager_pass(whole, made, parts, values_matter, draws);
-  result.runner = std::make_unique<TrainingRunner>(stages, std::move(eager), std::move(made), tape, std::move(needs),
-                                                   draws, may_fail);
+  result.runner =
+      std::make_unique<TrainingRunner>(stages, std::move(eager), std::move(made), tape, std::move(needs), draws);
   return result;
 }
 
