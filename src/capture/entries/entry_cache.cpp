@@ -279,9 +279,9 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   }
   if (PyErr_Occurred() == nullptr) {
     if (transaction.undo()) return Ran::kAgain;
-    const std::string why = runner->problem();
+    const std::string reason = runner->problem();
     set_host_error("tatara: the run of a graph failed, and cannot be taken back: " +
-                   (why.empty() ? "no reason is known" : why));
+                   (reason.empty() ? "no reason is known" : reason));
     return Ran::kFailed;
   }
   // Not when somebody ends the program.
