@@ -23,6 +23,7 @@ SizeProbes::SizeProbes(const TraceSymbols& all, std::vector<Expr> dims) : all_(a
     if (place == all.symbols().end()) return;
     places_.push_back(static_cast<size_t>(place - all.symbols().begin()));
   }
+  for (const Expr fact : all.ctx().facts()) facts_.push_back(all.program(fact));
   probes_.push_back({all.hints()});
   const std::vector<int64_t> hints = all.hints();
   if (!choose_near(hints)) {
@@ -38,11 +39,8 @@ bool SizeProbes::possible(const std::vector<int64_t>& values) const {
     const int64_t value = values[places_[i]];
     if (value < range.lo || value > range.hi) return false;
   }
-  const std::vector<Expr> facts = all_.ctx().facts();
-  return std::all_of(facts.begin(), facts.end(), [&](Expr fact) {
-    const std::optional<int64_t> holds = all_.program(fact).try_evaluate(values);
-    return holds && *holds != 0;
-  });
+  return std::all_of(facts_.begin(), facts_.end(),
+                     [&](const ExprProgram& fact) { return fact.try_evaluate(values).value_or(0) != 0; });
 }
 
 /// One symbol at a time, then all at once by other steps. False where the facts tie them.

@@ -61,7 +61,8 @@ class SizeProbes {
 
   const TraceSymbols& all_;
   std::vector<Expr> dims_, symbols_;
-  std::vector<size_t> places_;  // of symbols_ among all
+  std::vector<size_t> places_;      // of symbols_ among all
+  std::vector<ExprProgram> facts_;  // of the trace, over the values of all symbols
   std::vector<Probe> probes_;
 };
 

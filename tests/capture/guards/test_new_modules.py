@@ -86,15 +86,19 @@ class Owner(nn.Module):
         return result(self.inner, x) * 2
 
 
-def in_a_place(C: Any) -> Callable[[nn.Module, Tensor], Tensor]:
-    owner = Owner()
-    compiled = C(owner)
+def given_inner(owner: Owner, compiled: Callable[[Tensor], Tensor]) -> Callable[[nn.Module, Tensor], Tensor]:
+    """A call that puts its module into the owner before."""
 
     def call(module: nn.Module, x: Tensor) -> Tensor:
         owner.inner = module
         return compiled(x)
 
     return call
+
+
+def in_a_place(C: Any) -> Callable[[nn.Module, Tensor], Tensor]:
+    owner = Owner()
+    return given_inner(owner, C(owner))
 
 
 def behind_a_break(C: Any) -> Callable[[nn.Module, Tensor], Tensor]:
@@ -106,13 +110,7 @@ def behind_a_break(C: Any) -> Callable[[nn.Module, Tensor], Tensor]:
         print(end="")
         return result(module, x) + 1
 
-    compiled = C(step)
-
-    def call(module: nn.Module, x: Tensor) -> Tensor:
-        owner.inner = module
-        return compiled(x)
-
-    return call
+    return given_inner(owner, C(step))
 
 
 def in_a_callee(C: Any) -> Callable[[nn.Module, Tensor], Tensor]:
