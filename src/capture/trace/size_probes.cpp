@@ -228,20 +228,19 @@ std::optional<std::vector<ProbedResult>> described(PyObject* result) {
 
 }  // namespace
 
-std::vector<ProbedLayout> probed_layouts(const SizeProbes& probes, const Tape& tape,
+std::vector<ProbedLayout> probed_layouts(const SizeProbes& probes, const Tape& tape, PyObject* result,
                                          const std::function<Ref(std::span<const int64_t>)>& ask) {
+  if (probes.size() == 0) return {};
+  std::vector<PyObject*> items;
+  flatten_result(result, items);
+  if (std::any_of(items.begin(), items.end(), [&](PyObject* o) { return tape.find_meta(o) >= 0; })) return {};
   std::vector<std::optional<std::vector<ProbedResult>>> answers;
   for (size_t p = 0; p < probes.size(); ++p) {
-    const Ref result = ask(probes.values(p));
-    std::optional<std::vector<ProbedResult>> answer = result ? described(result.get()) : std::nullopt;
+    const Ref other = p == 0 ? Ref::borrow(result) : ask(probes.values(p));
+    answers.push_back(other ? described(other.get()) : std::nullopt);
     forget_error();
-    if (!answer && !probes.may_fail(p)) return {};
-    std::vector<PyObject*> items;
-    if (answer) flatten_result(result.get(), items);
-    if (std::any_of(items.begin(), items.end(), [&](PyObject* o) { return tape.find_meta(o) >= 0; })) return {};
-    answers.push_back(std::move(answer));
+    if (!answers.back() && !probes.may_fail(p)) return {};
   }
-  if (answers.empty()) return {};
   try {
     return probes.fit(answers).value_or(std::vector<ProbedLayout>());
   } catch (const Error&) {

@@ -71,9 +71,9 @@ std::vector<Expr> operand_dims(const Tape& tape, PyObject* args, PyObject* kwarg
 /// A tensor without memory for an operand, under these values. Null with a Python error set.
 Ref probe_operand(const TorchApi& api, const TraceSymbols& symbols, const TapeSlot& operand,
                   std::span<const int64_t> values);
-/// The layouts of a call's results, None among them as without dimensions. `ask` gives the results for values of the symbols, or
-/// null with a Python error set. Empty: they cannot be told, or a result is an operand.
-std::vector<ProbedLayout> probed_layouts(const SizeProbes& probes, const Tape& tape,
+/// The layouts of a call's results, None among them as without dimensions. `result` is what the host gives in this call, `ask`
+/// gives it for other values of the symbols, or null with a Python error set. Empty: they cannot be told, or a result is an operand.
+std::vector<ProbedLayout> probed_layouts(const SizeProbes& probes, const Tape& tape, PyObject* result,
                                          const std::function<Ref(std::span<const int64_t>)>& ask);
 
 }  // namespace tatara::capture

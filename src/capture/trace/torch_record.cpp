@@ -274,8 +274,8 @@ Ref TorchTracing::infer_by_host(Recording& call) {
   return result;
 }
 
-/// What the host says of the results of a call with symbols among its sizes; empty: it is to be asked for this call's alone.
-std::vector<ProbedLayout> TorchTracing::layouts_by_host(Recording& call) {
+/// How the results of a call with symbols among its sizes lie; empty: `result`, the host's answer for this call, holds for it alone.
+std::vector<ProbedLayout> TorchTracing::layouts_by_host(Recording& call, PyObject* result) {
   Trace& t = *trace_;
   // A call in place gives its operand, which its meta kernel may change.
   const bool in_place = call.fn.name.ends_with('_') ||
@@ -285,11 +285,11 @@ std::vector<ProbedLayout> TorchTracing::layouts_by_host(Recording& call) {
   std::vector<Expr> dims = operand_dims(t.tape, call.tape_args.get(), call.tape_kwargs.get());
   const auto ask = [&](std::span<const int64_t> values) {
     call.values = values;
-    Ref result = infer_by_host(call);
+    Ref other = infer_by_host(call);
     call.values = {};
-    return result;
+    return other;
   };
-  return probed_layouts(SizeProbes(t.symbols, std::move(dims)), t.tape, ask);
+  return probed_layouts(SizeProbes(t.symbols, std::move(dims)), t.tape, result, ask);
 }
 
 /// Sizes, strides and the like; not_handled(): the host says them.
@@ -389,16 +389,17 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
       return decided.release();
     }
     if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
-    layouts = layouts_by_host(call);
-    // Else the host infers from the sizes of this call.
+  }
+  result = infer_by_host(call);
+  const std::string text = result ? std::string() : take_error_text();
+  if (fn.kind == TorchKind::kRecord) {
+    if (result) layouts = layouts_by_host(call, result.get());
     if (layouts.empty() && fn.name.rfind("_fused_", 0) != 0) {
       numbers().specialize_operands(call.tape_args.get(), call.tape_kwargs.get());
     }
     if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
   }
-  result = infer_by_host(call);
   if (!result) {
-    const std::string text = take_error_text();
     if (fn.kind == TorchKind::kRecord) {
       if (Ref decided = values().with_numbers(func, call.args, call.kwargs); decided || PyErr_Occurred() != nullptr)
         return decided.release();

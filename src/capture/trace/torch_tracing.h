@@ -43,7 +43,7 @@ class TorchTracing final : public TraceFeature {
   Ref made_leaf(PyObject* data, bool requires_grad);
   bool can_make_leaf(PyObject* data, PyObject* flag) const;
   Ref infer_by_host(Recording& call);
-  std::vector<ProbedLayout> layouts_by_host(Recording& call);
+  std::vector<ProbedLayout> layouts_by_host(Recording& call, PyObject* result);
   PyObject* answer_metadata(const Recording& call);
   /// An operator on lists of tensors (torch._foreach_*), one by one.
   PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
