@@ -25,6 +25,12 @@ Graph align_attention_masks(const Graph& graph, const PassOptions& options = {})
 Graph online_softmax(const Graph& graph, const PassOptions& options = {});
 /// Common subexpressions (not over random or nondeterministic operators).
 Graph eliminate_common_subexpressions(const Graph& graph, const PassOptions& options = {});
+/// Inverses of views that give an input its new contents, as writes of the part that changes. After common subexpressions are one.
+Graph write_parts(const Graph& graph, const PassOptions& options = {});
+/// In place: what a graph on a GPU computes on the CPU from constants (a table of positions, an index) is computed on the GPU, where
+/// nothing else needs it. Values keep their ids. `constant_inputs` says which inputs are constants; gives those that are to be on
+/// the GPU as well.
+std::vector<size_t> place_constants(Graph& graph, const std::vector<bool>& constant_inputs = {});
 /// Values that nothing uses.
 Graph eliminate_dead_code(const Graph& graph, const PassOptions& options = {});
 

@@ -97,6 +97,34 @@ def test_both_devices(program: Callable[..., Any], training: bool) -> None:
         torch.testing.assert_close(results[0][1], results[1][1])
 
 
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_constants_of_the_cpu_are_made_on_the_gpu(training: bool) -> None:
+    """Positions and indices that the program makes on the CPU in each call cut nothing, for any size."""
+
+    def f(x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        n = x.shape[-1]
+        apart = torch.arange(n)[:, None] - torch.arange(n)[None, :] + n - 1
+        places = torch.log1p(torch.arange(n, dtype=torch.float32)).to(x.device)
+        scale = torch.full((n,), 0.5).to(x)
+        x = x * torch.tensor(2.0).to("cuda")
+        return (x.sin() * scale + places) @ table[apart] + table[torch.tensor([0, 1]).max()]
+
+    compiled = tatara.compile(f, dynamic=True)
+    table = torch.randn(40, device="cuda", requires_grad=training)
+    for size in (8, 8, 12, 12, 16):
+        x = torch.randn(3, size, device="cuda", requires_grad=training)
+        results = []
+        for call in (compiled, f):
+            y = call(x, table)
+            results.append([y, *torch.autograd.grad(y.square().sum(), (x, table))] if training else [y])
+        _check(tuple(results[0]), tuple(results[1]))
+    with counts() as grown:
+        compiled(x, table)
+    assert grown["graphs"] == grown["breaks"] == grown["fallbacks"] == grown["recompiles"] == 0
+    report = str(tatara.explain(f)(x, table))
+    assert "several devices" not in report and "host call to at" not in report
+
+
 def test_parts_are_compiled() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         h = x

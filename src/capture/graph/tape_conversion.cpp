@@ -1,5 +1,7 @@
 #include "capture/graph/tape_conversion.h"
 
+#include "transforms/passes.h"
+
 #include "capture/graph/tape_arguments.h"
 
 namespace tatara::capture {
@@ -50,6 +52,19 @@ TapeConversion::TensorRef TapeConversion::constant(Ref tensor) {
   made.constants.push_back(std::move(tensor));
   made.inputs.push_back(-static_cast<int>(made.constants.size()));
   return fz.fresh(made.graph.add_input(std::move(type)));
+}
+
+void TapeConversion::place_constants() {
+  std::vector<bool> constant;
+  for (const int input : made.inputs) constant.push_back(input < 0);
+  for (const size_t input : tatara::place_constants(made.graph, constant)) {
+    Ref& tensor = made.constants[static_cast<size_t>(-1 - made.inputs[input])];
+    const std::string device = made.graph.type(made.graph.inputs()[input]).device.str();
+    tensor = Ref::steal(PyObject_CallMethod(tensor.get(), "to", "s", device.c_str()));
+    if (tensor) continue;
+    forget_error();
+    throw Unsupported("a constant that cannot be copied to " + device);
+  }
 }
 
 TensorType TapeConversion::slot_type(int slot) {

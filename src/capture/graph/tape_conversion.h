@@ -23,6 +23,8 @@ struct TapeConversion {
   std::vector<Expr> exprs(PyObject* tuple);
   /// A tensor made once, and read as an input that nobody else sees.
   TensorRef constant(Ref tensor);
+  /// What the CPU makes for the GPU alone, on the GPU (transforms/place_constants.cpp).
+  void place_constants();
   /// As the host inferred it.
   TensorType slot_type(int slot);
 

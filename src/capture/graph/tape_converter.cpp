@@ -167,6 +167,7 @@ TapeGraph TapeConverter::finish(const PassOptions& passes) {
   }
   c_.fz.finish(wanted);
   if (!c_.tape->has_transforms()) keep_checks(c_.made.graph);
+  c_.place_constants();
   if (history_) history_->finish(c_.made, passes);
   sort_inputs(c_.made, *c_.tape);
   return std::move(c_.made);

@@ -258,6 +258,17 @@ class TapeSplitter {
     return type && rank && text_of(type.get()) == "cpu" && PyLong_AsLong(rank.get()) == 0;
   }
 
+  /// Whether these calls are not all on one device.
+  bool differ(size_t first, size_t last) const {
+    int place = -1;
+    for (size_t n = first; n < last; ++n) {
+      const int own = places_[unit_[n]];
+      if (own == -2 || (own >= 0 && place >= 0 && own != place)) return true;
+      if (own >= 0) place = own;
+    }
+    return false;
+  }
+
   /// Neighbours on one device stay together.
   void split_by_device(size_t first, size_t last) {
     while (first < last) {
@@ -436,6 +447,9 @@ class TapeSplitter {
       if (!refuses) failure_ = error.what();
       if (!refuses || (unit_[refused] == first && end_of_unit(refused) == last)) {
         return host(first, last, error.what());
+      }
+      if (dynamic_cast<const SeveralDevices*>(&error) != nullptr && find_devices() && differ(first, last)) {
+        return split_by_device(first, last);
       }
       refuse(refused, error.what());
       split(first, last);

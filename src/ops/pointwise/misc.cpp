@@ -128,12 +128,12 @@ MetaFn clone_meta(size_t format) {
   };
 }
 
-MetaFn cast_meta() {
-  return [](MetaContext& m) -> std::vector<TensorType> {
+MetaFn cast_meta(size_t dtype_arg) {
+  return [dtype_arg](MetaContext& m) -> std::vector<TensorType> {
     TensorType type = m.tensor(0);
     type.is_wrapped_number = false;
     type.strides = preserved_strides(m, m.tensor(0));
-    type.dtype = m.dtype(1).value_or(type.dtype);
+    type.dtype = m.dtype(dtype_arg).value_or(type.dtype);
     return {type};
   };
 }
@@ -151,8 +151,16 @@ ChooseFn to_dtype(size_t dtype_arg, std::optional<DType> fixed, size_t copy_arg)
 
 constexpr const char* kToAnotherDevice = "a copy to another device runs in eager";
 
+/// A copy from the CPU to a GPU is an operator, for what is computed from no input (transforms/place_constants.cpp) and for numbers.
+Choice to_gpu(MetaContext& m, const Device& device, DType dtype) {
+  if (device.kind != DeviceKind::kCuda || m.tensor(0).device.kind != DeviceKind::kCpu) {
+    throw Unsupported(kToAnotherDevice);
+  }
+  return {"to_gpu", {m.arg(0), device, dtype}};
+}
+
 Choice to_other(MetaContext& m, size_t copy_arg) {
-  if (!(m.tensor(0).device == m.tensor(1).device)) throw Unsupported(kToAnotherDevice);
+  if (!(m.tensor(0).device == m.tensor(1).device)) return to_gpu(m, m.tensor(1).device, m.tensor(1).dtype);
   return to_dtype(0, m.tensor(1).dtype, copy_arg)(m);
 }
 
@@ -175,6 +183,7 @@ ChooseFn with_format(size_t format_arg, ChooseFn convert) {
     const char* last = self.dim() == 5 ? "channels_last_3d" : "channels_last";
     const char* suggested = suggested_layout(m.ctx(), self) == Layout::kChannelsLast ? last : "contiguous_format";
     if (choice.op == "alias_self" && format == suggested) return choice;
+    if (choice.op == "to_gpu") throw Unsupported(kToAnotherDevice);
     require_rank_of_format(format, self);
     if (choice.op != "cast") return {"clone", {m.arg(0), format}};
     return {"cast_format", {m.arg(0), choice.args[1], format}};
@@ -192,13 +201,21 @@ OpDef chooser(const char* name, const char* schema, const char* names, ChooseFn 
 }
 
 void register_conversions(OpRegistry& r) {
-  r.add(make_op({"cast", OpKind::kPointwise, "(Tensor self, ScalarType dtype) -> Tensor", ""}, cast_meta(), nullptr,
+  r.add(make_op({"cast", OpKind::kPointwise, "(Tensor self, ScalarType dtype) -> Tensor", ""}, cast_meta(1), nullptr,
                 copy_lower));
   r.add(make_op(
       {"cast_format", OpKind::kPointwise, "(Tensor self, ScalarType dtype, MemoryFormat memory_format) -> Tensor", ""},
       [](MetaContext& m) {
         std::vector<TensorType> types = clone_meta(2)(m);
         types[0].dtype = *m.dtype(1);
+        return types;
+      },
+      nullptr, copy_lower));
+  r.add(make_op(
+      {"to_gpu", OpKind::kPointwise, "(Tensor self, Device device, ScalarType dtype) -> Tensor", ""},
+      [](MetaContext& m) {
+        std::vector<TensorType> types = cast_meta(2)(m);
+        types[0].device = std::get<Device>(m.arg(1));
         return types;
       },
       nullptr, copy_lower));
@@ -226,7 +243,7 @@ void register_conversions(OpRegistry& r) {
               "MemoryFormat? memory_format=None) -> Tensor",
               "torch.Tensor.to", with_format(5, [](MetaContext& m) -> Choice {
                 if (!m.is_none(1) && !(std::get<Device>(m.arg(1)) == m.tensor(0).device)) {
-                  throw Unsupported(kToAnotherDevice);
+                  return to_gpu(m, std::get<Device>(m.arg(1)), m.dtype(2).value_or(m.tensor(0).dtype));
                 }
                 return to_dtype(2, std::nullopt, 4)(m);
               })));
