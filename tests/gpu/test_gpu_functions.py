@@ -166,6 +166,34 @@ def test_scans(dtype: torch.dtype, columns: int) -> None:
     check(lambda v: torch.logcumsumexp(v.double() / 50, -1), x, loose=100)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows", [3, 300])
+def test_halves_that_meet_are_rounded_once(dtype: torch.dtype, rows: int) -> None:
+    index = torch.randint(0, rows, (5000,), device="cuda")
+    base, added = randn(rows, 8).to(dtype), (randn(5000, 8) + 1).to(dtype)
+    positions = index[:, None].expand(5000, 8)
+    programs: list[Callable[..., torch.Tensor]] = [
+        lambda x, i, s: x.index_add(0, i, s),
+        lambda x, i, s: x.scatter_add(0, positions, s),
+        lambda x, i, s: x.index_put((i,), s, accumulate=True),
+        lambda x, i, s: x.scatter_reduce(0, positions, s, "sum"),
+        lambda x, i, s: torch.autograd.grad(torch.nn.functional.embedding(i, x), x, s)[0] + x.detach(),
+    ]
+    exact = base.double().index_add(0, index, added.double())
+    for program in programs:
+        x = base.clone().requires_grad_()
+        actual = tatara.compile(program)(x, index, added)
+        assert actual.dtype == dtype
+        torch.testing.assert_close(actual.double(), exact, rtol=2 * torch.finfo(dtype).eps, atol=1e-2)
+
+
+def test_narrow_integers_that_meet() -> None:
+    index = torch.randint(0, 50, (4000,), device="cuda")
+    for dtype in (torch.int8, torch.uint8, torch.int16):
+        added = torch.randint(0, 99, (4000,), device="cuda", dtype=dtype)
+        check(lambda x, i, s: x.index_add(0, i, s), torch.ones(50, device="cuda", dtype=dtype), index, added)
+
+
 def test_scatters() -> None:
     index = torch.randint(0, 50, (4000,), device="cuda")
     check(lambda x, i, s: x.index_add(0, i, s), randn(50, 33), index, randn(4000, 33), loose=50)

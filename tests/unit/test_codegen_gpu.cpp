@@ -20,6 +20,7 @@
 #include "llvm_for_tests.h"
 #include "loops/parser.h"
 #include "programs.h"
+#include "runtime/cuda/copy_list.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/jit/jit_loader.h"
 #include "runtime/jit/llvm_provider.h"
@@ -733,6 +734,28 @@ TEST(CodegenGpu, NeighboursAreAddedByOneInstruction) {
   EXPECT_EQ(older.find("add.v4.f32"), std::string::npos);
 }
 
+TEST(CodegenGpu, HalvesAreAddedAsFloats) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kInt8}) {
+    for (const char* op : {"index_add", "scatter_add", "index_put"}) {
+      Program p{kGpu};
+      const bool rows = std::string_view(op) != "scatter_add", list = std::string_view(op) == "index_put";
+      const ValueId base = p.input({64, 8}, dtype), added = p.input({1000, 8}, dtype);
+      const ValueId index = rows ? p.input({1000}, DType::kInt64) : p.input({1000, 8}, DType::kInt64);
+      const std::vector<Arg> by_list{TensorArg{base}, TensorList{{index}}, TensorArg{added}, Scalar(true)};
+      const std::vector<Arg> by_dim{TensorArg{base}, Scalar(int64_t{0}), TensorArg{index}, TensorArg{added}};
+      std::string all;
+      for (const auto& kernel : p.schedule({p.b.op(op, list ? by_list : by_dim)}).kernels) {
+        all += ptx_of(*llvm, *kernel, "sm_90a");
+      }
+      const char* const floats = list || rows ? "red.relaxed.gpu.global.add.v4.f32" : "atom.global.add.f32";
+      const char* const added_by = dtype == DType::kInt8 ? "atom.global.add.u32" : floats;
+      EXPECT_NE(all.find(added_by), std::string::npos) << op << " " << dtype_name(dtype) << "\n" << all;
+    }
+  }
+}
+
 TEST(CodegenGpu, ListsReadTheirItemOnceFromTheParameters) {
   LlvmProvider* llvm = llvm_for_tests();
   if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
@@ -818,6 +841,12 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
       }
       table << "\n";
     }
+  }
+  for (const char* chip : kChips) {
+    std::ofstream(folder / "copies.ptx") << cuda::copy_list_ptx();
+    const auto [said, failed] =
+        run(ptxas + " -arch=" + chip + " -o " + (folder / "k.cubin").string() + " " + (folder / "copies.ptx").string());
+    EXPECT_EQ(failed, 0) << chip << "\n" << said;
   }
   if (kept == nullptr) std::filesystem::remove_all(folder);
   const std::string golden = std::string(TATARA_TEST_DIR) + "/golden/gpu/resources.txt";

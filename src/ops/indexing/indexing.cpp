@@ -182,7 +182,7 @@ std::optional<size_t> single_mask(GraphBuilder& b, const Args& args) {
 Values decompose_index_put(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   const auto at = single_mask(b, args);
-  if (!at) return {};
+  if (!at) return args.flag(3) ? add_in_wide(b, "index_put", arguments, 2) : Values();
   ExprContext& ctx = b.ctx();
   const ValueId self = args.tensor(0);
   ValueId value = args.tensor(2);
@@ -494,9 +494,15 @@ void register_indexing(OpRegistry& r) {
                            "torch.index_select torch.Tensor.index_select"},
                           index_select_meta, nullptr, lower_index_select));
   add_checking(
-      r, make_op({"index_add", kind, "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-                  "torch.index_add torch.Tensor.index_add", "torch.Tensor.index_add_"},
-                 index_write_meta(false), scalar_as_vector("index_add"), lower_index_add));
+      r, make_op(
+             {"index_add", kind, "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+              "torch.index_add torch.Tensor.index_add", "torch.Tensor.index_add_"},
+             index_write_meta(false),
+             [](GraphBuilder& b, std::span<const Arg> args) {
+               const Values vector = scalar_as_vector("index_add")(b, args);
+               return vector.empty() ? add_in_wide(b, "index_add", args, 3) : vector;
+             },
+             lower_index_add));
   add_checking(r, make_op({"index_copy", kind, "(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
                            "torch.index_copy torch.Tensor.index_copy", "torch.Tensor.index_copy_"},
                           index_write_meta(false), scalar_as_vector("index_copy"),

@@ -1,6 +1,10 @@
 // What the families of operators with indices share.
 #pragma once
 
+#include <span>
+#include <string_view>
+#include <vector>
+
 #include "ops/core/family_util.h"
 
 namespace tatara::ops {
@@ -17,6 +21,11 @@ ScalarId scalar_constant(LoopBuilder& b, const Scalar& value, DType dtype);
 inline ElementFn operand_value(int operand) {
   return [=](LoopBuilder& b, std::span<const Expr> iter) { return b.load(operand, iter); };
 }
+
+/// What is added at indices on a GPU, of types that its memory does not add (half types, narrow integers): the operator on wider
+/// ones, whose sum is rounded once. `source` is the place of what is
+/// added. Empty: it stays as it is.
+std::vector<ValueId> add_in_wide(GraphBuilder& b, std::string_view op, std::span<const Arg> arguments, size_t source);
 
 /// Indices out of bounds are an error.
 inline void add_checking(OpRegistry& r, OpDef def) {

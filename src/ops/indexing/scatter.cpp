@@ -1,6 +1,7 @@
 // Reading and writing at an index of its own for each element: gather, scatter and their reductions.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "ops/indexing/indexing_util.h"
 #include "support/error.h"
@@ -26,6 +27,35 @@ ScalarId ops::scalar_constant(LoopBuilder& b, const Scalar& value, DType dtype) 
   if (is_floating(wide)) return b.constant(real, wide);
   if (wide == DType::kBool) integer = integer != 0 || real != 0 ? 1 : 0;
   return b.constant_int(integer, wide);
+}
+
+namespace {
+
+constexpr int64_t kWideElements = int64_t{1} << 27;  // of a result that is made in wider numbers first
+constexpr int64_t kFewAdded = 64;  // times fewer elements than the result has: these are added in order
+
+/// The type that a GPU's memory adds in place of this one.
+std::optional<DType> added_as(DType dtype) {
+  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) return DType::kFloat32;
+  if (dtype == DType::kInt8 || dtype == DType::kUInt8 || dtype == DType::kInt16) return DType::kInt32;
+  return std::nullopt;
+}
+
+int64_t elements(GraphBuilder& b, ValueId v) { return b.ctx().evaluate_hint(b.type(v).numel(b.ctx())).value_or(1); }
+
+}  // namespace
+
+std::vector<ValueId> ops::add_in_wide(GraphBuilder& b, std::string_view op, std::span<const Arg> arguments,
+                                      size_t source) {
+  const Args args(b, arguments);
+  const DType dtype = args.type(0).dtype;
+  const std::optional<DType> wide = added_as(dtype);
+  if (!wide || args.type(0).device.kind != DeviceKind::kCuda || !args.is_tensor(source)) return {};
+  const int64_t result = elements(b, args.tensor(0));
+  if (result > kWideElements || elements(b, args.tensor(source)) * kFewAdded < result) return {};
+  std::vector<Arg> given(arguments.begin(), arguments.end());
+  for (const size_t i : {size_t{0}, source}) given[i] = TensorArg{b.cast(args.tensor(i), *wide)};
+  return {b.cast(b.op(op, std::move(given)), dtype)};
 }
 
 namespace {
@@ -237,10 +267,15 @@ void register_gather_scatter(OpRegistry& r) {
   const auto by_rows = [](const char* one_place) {
     return [one_place](GraphBuilder& b, std::span<const Arg> args) { return decompose_scatter(b, args, one_place); };
   };
+  const auto sums_in_wide = [](const char* op) {
+    return [op](GraphBuilder& b, std::span<const Arg> args) {
+      return store_mode(Args(b, args).str(4)) == StoreMode::kAdd ? add_in_wide(b, op, args, 3) : Values();
+    };
+  };
   const auto by_name = [](LowerContext& c) { lower_scatter(c, store_mode(Args(c).str(4))); };
   add_checking(r, make_op({"scatter.reduce", kind,
                            "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", names, inplace},
-                          scatter_meta, nullptr, by_name));
+                          scatter_meta, sums_in_wide("scatter.reduce"), by_name));
   add_checking(r,
                make_op({"scatter.value_reduce", kind,
                         "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", names, inplace},
@@ -251,10 +286,15 @@ void register_gather_scatter(OpRegistry& r) {
   add_checking(r, make_op({"scatter.value", kind, "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", names,
                            inplace},
                           scatter_meta, by_rows("set_one_place"), set));
-  add_checking(
-      r, make_op({"scatter_add", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-                  "torch.scatter_add torch.Tensor.scatter_add", "torch.Tensor.scatter_add_"},
-                 scatter_meta, by_rows("add_one_place"), [](LowerContext& c) { lower_scatter(c, StoreMode::kAdd); }));
+  add_checking(r, make_op(
+                      {"scatter_add", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+                       "torch.scatter_add torch.Tensor.scatter_add", "torch.Tensor.scatter_add_"},
+                      scatter_meta,
+                      [](GraphBuilder& b, std::span<const Arg> args) {
+                        const Values values = decompose_scatter(b, args, "add_one_place");
+                        return values.empty() ? add_in_wide(b, "scatter_add", args, 3) : values;
+                      },
+                      [](LowerContext& c) { lower_scatter(c, StoreMode::kAdd); }));
   const char* rows = "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor";
   r.add(make_op({"set_one_place", kind, rows, ""}, scatter_meta, nullptr,
                 [](LowerContext& c) { lower_one_place(c, StoreMode::kSet); }));
@@ -262,7 +302,7 @@ void register_gather_scatter(OpRegistry& r) {
                 [](LowerContext& c) { lower_one_place(c, StoreMode::kAdd); }));
   r.add(make_op(
       {"scatter_reduce_to_self", kind, "(Tensor self, int dim, Tensor index, Tensor src, str reduce) -> Tensor", ""},
-      scatter_meta, nullptr, by_name));
+      scatter_meta, sums_in_wide("scatter_reduce_to_self"), by_name));
   OpDef reduce = make_op({"scatter_reduce", OpKind::kHost,
                           "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> "
                           "Tensor",
