@@ -137,6 +137,47 @@ def test_results_of_other_operators_stay() -> None:
             compiled(randn(2, 8, 16, 16), w)
 
 
+def test_operands_that_move_are_copied() -> None:
+    """Operators of the host use memory that the caller brings anew in each call: two graphs at most, then none."""
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = torch.nn.functional.conv2d(x, w, padding=1)
+        return x.tanh() + 1
+
+    compiled = tatara.compile(f)
+    w = randn(8, 8, 3, 3) * 0.1
+    held = [randn(2, 8, 16, 16) for _ in range(24)]
+    with counted(recorded=1):
+        for x in held[:4]:
+            compiled(x, w)
+    with counted(recorded=0, launched=20):
+        results = [compiled(x, w) for x in held[4:]]
+    for x, y in zip(held[4:], results):
+        torch.testing.assert_close(y, f(x, w), rtol=1e-2, atol=1e-2)
+    weights = [w.clone() for _ in range(6)]
+    with counted(recorded=1):
+        for moved in weights:
+            torch.testing.assert_close(compiled(held[0], moved), f(held[0], moved), rtol=1e-2, atol=1e-2)
+
+
+def test_many_results_of_any_length_and_place() -> None:
+    """What the host computes is copied out of the graph, many at once: odd lengths, bytes, and places that are not aligned."""
+
+    def f(x: torch.Tensor, weights: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [torch.nn.functional.conv1d(x.to(w.dtype), w) for w in weights]
+
+    compiled = tatara.compile(f)
+    weights = [randn(n, 1, n % 5 + 1).to(torch.float16 if n % 2 else torch.float32) for n in range(1, 150)]
+    for _ in range(5):
+        x = randn(1, 1, 41)
+        for a, b in zip(compiled(x, weights), f(x, weights), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-2)
+            assert a.dtype == b.dtype and a.stride() == b.stride()
+    with counted(launched=1):
+        compiled(randn(1, 1, 41), weights)
+
+
 def test_parameters_replaced_and_moved() -> None:
     eager = model()
     compiled = tatara.compile(eager)

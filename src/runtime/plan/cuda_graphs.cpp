@@ -87,7 +87,10 @@ bool CudaGraphs::run(RunContext& context, RunIo& io, void* stream) {
     sizes->parts.run(sizes->calls, context, io, stream);
     return true;
   }
-  if (sizes->calls <= kPlainCalls) return false;
+  if (sizes->calls <= kPlainCalls) {
+    sizes->whole.watch(io);
+    return false;
+  }
   steps_.make_all_outputs(context);
   try {
     return sizes->whole.run(sizes->calls, context, io, stream);

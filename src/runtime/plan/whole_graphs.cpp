@@ -7,13 +7,12 @@
 namespace tatara {
 namespace {
 
-constexpr int kMoves = 2;                          // of an operand, until it is copied
 constexpr size_t kCopiedBytes = size_t{32} << 20;  // at most, in all copies of a call
 
 }  // namespace
 
 WholeGraphs::WholeGraphs(GraphRecorder& recorder, const GraphOperands& operands, std::span<const int64_t> symbols)
-    : recorder_(recorder), operands_(operands), moves_(operands.fixed.size(), 0), apart_(operands.fixed.size(), 0) {
+    : recorder_(recorder), operands_(operands), apart_(operands.fixed.size(), 0) {
   for (const GraphOperands::Fixed& fixed : operands_.fixed) {
     bytes_.push_back(recorder_.programs().buffer_bytes(static_cast<size_t>(fixed.buffer), symbols));
   }
@@ -34,6 +33,30 @@ bool WholeGraphs::run(int64_t call, RunContext& context, RunIo& io, void* stream
   return true;
 }
 
+void WholeGraphs::watch(const RunIo& io) {
+  const std::vector<GraphOperands::Fixed>& fixed = operands_.fixed;
+  std::vector<uint8_t> moved(fixed.size(), 0);
+  seen_.resize(fixed.size(), nullptr);
+  for (size_t i = 0; i < fixed.size(); ++i) {
+    void* const now = fixed[i].address(io);
+    moved[i] = now != nullptr && seen_[i] != nullptr && now != seen_[i] ? 1 : 0;  // null: not made yet
+    seen_[i] = now;
+  }
+  set_apart(moved);
+}
+
+/// Marks what moved, as far as copies of it are small enough.
+void WholeGraphs::set_apart(const std::vector<uint8_t>& moved) {
+  size_t copied = 0;
+  for (size_t i = 0; i < moved.size(); ++i) copied += apart_[i] != 0 ? bytes_[i] : 0;
+  for (size_t i = 0; i < moved.size(); ++i) {
+    if (moved[i] == 0 || !operands_.fixed[i].copies_do || apart_[i] != 0) continue;
+    if (copied + bytes_[i] > kCopiedBytes) continue;
+    copied += bytes_[i];
+    apart_[i] = 1;
+  }
+}
+
 /// A graph for where the operands are now. Without one, notes what moved.
 RecordedRun* WholeGraphs::find(const RunIo& io) {
   const std::vector<GraphOperands::Fixed>& fixed = operands_.fixed;
@@ -48,14 +71,9 @@ RecordedRun* WholeGraphs::find(const RunIo& io) {
     if (latest == nullptr || run->used > latest->used) latest = run.get();
   }
   if (latest == nullptr) return nullptr;
-  size_t copied = 0;
-  for (size_t i = 0; i < fixed.size(); ++i) copied += apart_[i] != 0 ? bytes_[i] : 0;
-  for (size_t i = 0; i < fixed.size(); ++i) {
-    if (!differs(*latest, i) || ++moves_[i] < kMoves || !fixed[i].copies_do || apart_[i] != 0) continue;
-    if (copied + bytes_[i] > kCopiedBytes) continue;
-    copied += bytes_[i];
-    apart_[i] = 1;
-  }
+  std::vector<uint8_t> moved(fixed.size(), 0);
+  for (size_t i = 0; i < fixed.size(); ++i) moved[i] = differs(*latest, i) ? 1 : 0;
+  set_apart(moved);
   return nullptr;
 }
 
@@ -120,18 +138,21 @@ void WholeGraphs::set_operands(RecordedRun& run, RunContext& context) const {
 void WholeGraphs::launch(RecordedRun& run, RunContext& context, RunIo& io, void* stream) const {
   HostOps& host = recorder_.host();
   const std::vector<GraphOperands::Fixed>& fixed = operands_.fixed;
+  cuda::CopyList copies;
   for (size_t i = 0; i < fixed.size(); ++i) {
     if (run.staged[i] == nullptr || fixed[i].output) continue;
-    cuda::copy(host.view(run.staged[i]).data, io.inputs[fixed[i].index], bytes_[i], stream);
+    copies.add(host.view(run.staged[i]).data, io.inputs[fixed[i].index], bytes_[i]);
   }
+  copies.run(recorder_.programs().gpu, stream);
   place_results(run, context);
   run.graph->launch(stream);
   io.as_graph = true;
   for (size_t i = 0; i < fixed.size(); ++i) {
     if (run.staged[i] == nullptr || !fixed[i].output) continue;
-    cuda::copy(io.output_buffers[fixed[i].index], host.view(run.staged[i]).data, bytes_[i], stream);
+    copies.add(io.output_buffers[fixed[i].index], host.view(run.staged[i]).data, bytes_[i]);
   }
-  copy_results(run, context, stream);
+  copy_results(run, context, copies);
+  copies.run(recorder_.programs().gpu, stream);
 }
 
 /// Results of the host's operators that leave the plan lie in the graph's memory: the caller gets copies.
@@ -146,12 +167,12 @@ void WholeGraphs::place_results(const RecordedRun& run, RunContext& context) con
   }
 }
 
-void WholeGraphs::copy_results(const RecordedRun& run, RunContext& context, void* stream) const {
+void WholeGraphs::copy_results(const RecordedRun& run, RunContext& context, cuda::CopyList& copies) const {
   HostOps& host = recorder_.host();
   const auto copied = [&](const HostTensor& tensor, const HostTensor& to) {
     if (tensor == nullptr) return;
     const TensorView from = host.view(tensor);
-    cuda::copy(host.view(to).data, from.data, span_of(from.sizes, from.strides, from.dtype), stream);
+    copies.add(host.view(to).data, from.data, span_of(from.sizes, from.strides, from.dtype));
   };
   for (const RecordedRun::Result& result : run.results) {
     copied(result.owned, context.owned[result.buffer]);
