@@ -90,6 +90,12 @@ PyObject* value(PyObject* a) { return plain_number(a).release(); }
 PyObject* get_attribute(PyObject* a, PyObject* name) {
   // isinstance() asks for it.
   if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return PyObject_GenericGetAttr(a, name);
+  // What no number has (the host asks an index for __torch_function__) does not depend on the value.
+  PyTypeObject* const plain = reinterpret_cast<PyTypeObject*>(Py_TYPE(a)->tp_base);
+  if (_PyType_Lookup(plain, name) == nullptr) {
+    PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%U'", plain->tp_name, name);
+    return nullptr;
+  }
   return PyObject_GetAttr(plain_number(a).get(), name);
 }
 
