@@ -132,9 +132,15 @@ std::vector<bool> meeting_dims(State& s, const LoweredNode& node, const Space& s
   std::vector<bool> meeting(space.symbols.size(), true);
   for (const Expr e : destination) {
     const Expr simple = s.simplify(e);
+    size_t depends = 0, last = 0;
     for (size_t d = 0; d < space.symbols.size(); ++d) {
-      if (simple == space.symbols[d]) meeting[d] = false;
+      if (!space.symbols[d].is_symbol() || !simple.contains(space.symbols[d])) continue;
+      ++depends;
+      last = d;
     }
+    if (depends != 1) continue;
+    const Expr step = simple.coefficient_of(space.symbols[last]);  // start + step * index
+    if (step.valid() && step.is_const() && !step.is_const(0)) meeting[last] = false;
   }
   return meeting;
 }

@@ -257,6 +257,8 @@ struct ViewOf {
   Expr offset;
 };
 std::optional<ViewOf> affine_view(State& s, ValueId v);
+/// Whether a scatter reads, of what it starts from, only elements that it does not write, and each that it does write in its turn.
+bool reads_apart(State& s, const LoweredNode& node);
 /// Whether some elements are one in memory, along dimensions of stride 0.
 bool repeats(const TensorType& type);
 /// The value in memory behind `v`.

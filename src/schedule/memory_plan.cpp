@@ -54,39 +54,47 @@ std::vector<int> positions(const State& s) {
   return result;
 }
 
-/// Whether the value may be computed straight into the input: no later unit reads the old contents, and the unit itself
-/// reads them only where it writes.
-bool writable_in_place(State& s, const InputWrite& write, ValueId base, const std::vector<int>& position) {
-  if (base != write.value) return false;
-  const ValueInfo& info = s.values[static_cast<size_t>(base)];
-  if (info.storage || info.unit < 0) return false;
-  const Unit& unit = s.units[static_cast<size_t>(info.unit)];
-  const bool is_scatter = unit.kind == Unit::Kind::kScatter;
-  if (!is_scatter && (unit.kind != Unit::Kind::kGroup || unit.group.space->has_reduction)) return false;
-  const ValueId input = s.graph.inputs()[static_cast<size_t>(write.input_index)];
-  const TensorType& type = s.graph.type(input);
-  if (type.dtype != s.graph.type(base).dtype || !(type.sizes == s.graph.type(base).sizes)) return false;
-  for (const Expr stride : type.strides) {
-    if (stride.is_const(0)) return false;
-  }
-  const int mine = position[static_cast<size_t>(info.unit)];
-  for (const int u : s.readers[static_cast<size_t>(input)]) {
-    if (u != info.unit && position[static_cast<size_t>(u)] >= mine) return false;
-  }
-  if (is_scatter) {
-    const LoweredNode& node = *s.nodes[static_cast<size_t>(unit.node)];
-    const ValueId from = node.operands[static_cast<size_t>(node.scatter_def().base_operand)];
-    return from == input && !unit.operand_reads.contains(input);
-  }
-  if (unit.reads.contains(input)) {
-    // Only plain elementwise reads: decided from the members' expressions being over the same sizes with one load each.
-    return reads_elementwise(s, info.unit, input);
-  }
-  return true;
+/// Whether a unit behind the one of `value`, or at its place, reads the earlier contents `before` of the memory that it writes to.
+bool read_later(const State& s, ValueId before, int unit, const std::vector<int>& position) {
+  const InlineVec<int, 2>& readers = s.readers[static_cast<size_t>(before)];
+  return std::any_of(readers.begin(), readers.end(), [&](int u) {
+    return u != unit && position[static_cast<size_t>(u)] >= position[static_cast<size_t>(unit)];
+  });
 }
 
-/// What a scatter starts from, and nothing else reads, is computed where the result will be.
-void start_in_place(State& s, int number) {
+/// The values that may be computed straight into the input, from the last one on: no later unit reads what was there before, and
+/// the unit itself reads that only where it writes. Writes to parts of the input one after the other are several. Empty: none may.
+std::vector<ValueId> values_in_place(State& s, const InputWrite& write, ValueId base,
+                                     const std::vector<int>& position) {
+  if (base != write.value) return {};
+  const ValueId input = s.graph.inputs()[static_cast<size_t>(write.input_index)];
+  const TensorType& type = s.graph.type(input);
+  if (repeats(type)) return {};
+  std::vector<ValueId> result;
+  for (ValueId value = base; value != input;) {
+    const ValueInfo& info = s.values[static_cast<size_t>(value)];
+    if (info.storage || info.unit < 0) return {};
+    const Unit& unit = s.units[static_cast<size_t>(info.unit)];
+    const bool is_scatter = unit.kind == Unit::Kind::kScatter;
+    if (!is_scatter && (unit.kind != Unit::Kind::kGroup || unit.group.space->has_reduction)) return {};
+    if (type.dtype != s.graph.type(value).dtype || !(type.sizes == s.graph.type(value).sizes)) return {};
+    ValueId before = input;
+    if (is_scatter) {
+      const LoweredNode& node = *s.nodes[static_cast<size_t>(unit.node)];
+      before = node.operands[static_cast<size_t>(node.scatter_def().base_operand)];
+      if (unit.operand_reads.contains(before) && !reads_apart(s, node)) return {};
+    } else if (unit.reads.contains(input) && !reads_elementwise(s, info.unit, input)) {
+      return {};  // only loads at the place of the element, decided from the members' expressions
+    }
+    if (read_later(s, before, info.unit, position)) return {};
+    result.push_back(value);
+    value = before;
+  }
+  return result;
+}
+
+/// What a scatter starts from, and nothing reads later, is computed where the result will be.
+void start_in_place(State& s, int number, const std::vector<int>& position) {
   const Unit& unit = s.units[static_cast<size_t>(number)];
   if (unit.kind != Unit::Kind::kScatter) return;
   const LoweredNode& node = *s.nodes[static_cast<size_t>(unit.node)];
@@ -94,13 +102,13 @@ void start_in_place(State& s, int number) {
   const ValueId base = node.operands[static_cast<size_t>(node.scatter_def().base_operand)];
   const auto& target = s.values[static_cast<size_t>(result)].storage;
   auto& source = s.values[static_cast<size_t>(base)].storage;
-  if (!source || !target || unit.operand_reads.contains(base)) return;
+  if (!source || !target || (unit.operand_reads.contains(base) && !reads_apart(s, node))) return;
   if (s.out.plan.buffers[static_cast<size_t>(source->buffer)].home != BufferHome::kArena) return;
   const BufferHome home = s.out.plan.buffers[static_cast<size_t>(target->buffer)].home;
   if (home != BufferHome::kArena && home != BufferHome::kOutput) return;
   const TensorType &from = s.graph.type(base), &to = s.graph.type(result);
   if (from.dtype != to.dtype || !(from.sizes == to.sizes) || !(*source->strides == *target->strides)) return;
-  if (s.read_by_others(base, number)) return;
+  if (read_later(s, base, number, position)) return;
   source = target;
   s.note(s.name_of(base), str_cat("computed where ", s.name_of(result), " will be"));
 }
@@ -159,13 +167,14 @@ void plan_outputs(State& s) {
         }
       }
     }
-    if (!written.contains(write.input_index) && writable_in_place(s, write, base, position)) {
-      s.values[static_cast<size_t>(base)].storage =
+    std::vector<ValueId> in_place;
+    if (!written.contains(write.input_index)) in_place = values_in_place(s, write, base, position);
+    for (const ValueId value : in_place) {
+      s.values[static_cast<size_t>(value)].storage =
           s.values[static_cast<size_t>(s.graph.inputs()[static_cast<size_t>(write.input_index)])].storage;
-      s.note(s.name_of(base), str_cat("computed into input ", write.input_index));
-    } else {
-      copies.push_back(write);
+      s.note(s.name_of(value), str_cat("computed into input ", write.input_index));
     }
+    if (in_place.empty()) copies.push_back(write);
     written.insert(write.input_index);
   }
   for (const InputWrite& write : copies) {
@@ -190,7 +199,7 @@ void plan_outputs(State& s) {
     give(s, v, is_host_owned(s, v) ? BufferHome::kHost : BufferHome::kArena, -1);
   }
   // From the last one on: what a scatter starts from may be the result of another.
-  for (size_t i = s.order.size(); i-- > 0;) start_in_place(s, s.order[i]);
+  for (size_t i = s.order.size(); i-- > 0;) start_in_place(s, s.order[i], position);
 }
 
 namespace {

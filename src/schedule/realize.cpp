@@ -223,7 +223,55 @@ std::vector<Expr> strides_in_memory(State& s, const TensorType& type, bool moved
   return type.strides;
 }
 
+/// Whether computing `v` where it is used reads `root` from memory.
+bool reads_root(State& s, ValueId v, ValueId root, std::set<ValueId>& seen) {
+  if (v == root) return true;
+  const LoweredNode* node = s.producer(v);
+  if (s.values[static_cast<size_t>(v)].root || node == nullptr || !seen.insert(v).second) return false;
+  return std::any_of(node->operands.begin(), node->operands.end(),
+                     [&](ValueId operand) { return reads_root(s, operand, root, seen); });
+}
+
+/// What is written to a part of a tensor and comes from elements of it that are written as well is there before the write, so that
+/// the write may be in place.
+void keep_from_base(State& s, const LoweredNode& node) {
+  const ValueId base = node.operands[static_cast<size_t>(node.scatter_def().base_operand)];
+  if (!s.values[static_cast<size_t>(base)].root || reads_apart(s, node)) return;
+  for (const ValueId v : node.operands) {
+    std::set<ValueId> seen;
+    if (v != base && reads_root(s, v, base, seen)) make_root(s, v, true);
+  }
+}
+
 }  // namespace
+
+bool reads_apart(State& s, const LoweredNode& node) {
+  const ScatterDef& def = node.scatter_def();
+  const ValueId base = node.operands[static_cast<size_t>(def.base_operand)];
+  loops::Kernel scratch;
+  NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
+  std::vector<std::vector<Expr>> reads;
+  nest.access = [&](ValueId v, const std::vector<Expr>& indices, ScalarId) -> std::optional<ScalarId> {
+    if (!s.values[static_cast<size_t>(v)].root) return std::nullopt;
+    if (v == base) reads.push_back(indices);
+    return nest.new_scalar(compute_dtype(s.graph.type(v).dtype));
+  };
+  NodeBuilder builder(nest, node, loops::kNoScalar);
+  std::vector<Expr> index;
+  for (size_t d = 0; d < def.domain.size(); ++d) index.push_back(s.pooled_symbol(def.domain[d], d));
+  const std::vector<Expr> to = def.destination(builder, index);
+  def.value(builder, index);
+  return std::all_of(reads.begin(), reads.end(), [&](const std::vector<Expr>& from) {
+    bool same = true;
+    for (size_t d = 0; d < to.size(); ++d) {
+      const Expr read = s.simplify(from[d]), written = s.simplify(to[d]);
+      const IntRange a = s.ctx.range(read), b = s.ctx.range(written);
+      if (a.hi < b.lo || b.hi < a.lo) return true;
+      same = same && read == written && only_of(written, index);  // not what is looked up: two may be one
+    }
+    return same;
+  });
+}
 
 bool repeats(const TensorType& type) {
   for (size_t d = 0; d < type.sizes.size(); ++d) {
@@ -345,7 +393,10 @@ void choose_roots(State& s) {
       case Kind::kScan:
         for (const ValueId v : node->node().outputs) make_root(s, v, node->kind == Kind::kScan);
         break;
-      case Kind::kScatter: make_root(s, node->node().outputs[0], true); break;
+      case Kind::kScatter:
+        keep_from_base(s, *node);
+        make_root(s, node->node().outputs[0], true);
+        break;
       case Kind::kSort:
         for (const ValueId v : node->operands) realise(s, v, wanted);
         for (const ValueId v : node->node().outputs) make_root(s, v, s.uses[static_cast<size_t>(v)] > 0);

@@ -142,11 +142,17 @@ class UnitOrder {
     overwrites_.resize(s_.units.size());
     for (const InputWrite& write : s_.graph.input_writes()) {
       const int unit = s_.values[static_cast<size_t>(base_of(s_, write.value))].unit;
-      if (unit < 0) continue;
-      const ValueId input = s_.graph.inputs()[static_cast<size_t>(write.input_index)];
-      overwrites_[static_cast<size_t>(unit)].push_back(input);
-      writers_[input].push_back(unit);
+      if (unit >= 0) overwrite(unit, s_.graph.inputs()[static_cast<size_t>(write.input_index)]);
     }
+    for (size_t u = 0; u < s_.units.size(); ++u) {
+      if (s_.units[u].kind != Unit::Kind::kScatter) continue;
+      const LoweredNode& node = *s_.nodes[static_cast<size_t>(s_.units[u].node)];
+      overwrite(static_cast<int>(u), node.operands[static_cast<size_t>(node.scatter_def().base_operand)]);
+    }
+  }
+  void overwrite(int unit, ValueId v) {
+    overwrites_[static_cast<size_t>(unit)].push_back(v);
+    writers_[v].push_back(unit);
   }
 
   /// What others still read cannot be computed in place of.
@@ -171,7 +177,7 @@ class UnitOrder {
   std::vector<int64_t> bytes_;
   std::vector<int> urgency_;
   std::vector<int64_t> produced_;
-  std::vector<std::vector<ValueId>> overwrites_;           // per unit: inputs that it may be computed into
+  std::vector<std::vector<ValueId>> overwrites_;           // per unit: what it may be computed into
   std::unordered_map<ValueId, std::vector<int>> writers_;  // the same the other way round
   std::set<Key> ready_;
   std::vector<std::optional<Key>> keys_;  // per unit that is ready

@@ -27,6 +27,7 @@ const std::vector<PassInfo>& all_passes() {
         {"align_matmuls", Phase::kLowering, "products with rows of an odd length, on GPUs"},
         {"align_attention_masks", Phase::kLowering, "masks of attention with contiguous rows, on GPUs"},
         {"cse", Phase::kLowering, "common subexpressions"},
+        {"write_parts", Phase::kLowering, "writes to a part of an input store that part alone"},
         {"online_softmax", Phase::kLowering, "maximum and sum of exponentials in one reduction, on GPUs"},
         {"dce", Phase::kLowering, "values that nothing uses removed"},
         {"short_reductions", Phase::kSchedule, "reductions of a few elements as expressions, on GPUs"},
@@ -49,6 +50,7 @@ const std::vector<GraphPass>& lowering_passes() {
         {"align_matmuls", align_matmuls},
         {"align_attention_masks", align_attention_masks},
         {"cse", eliminate_common_subexpressions},
+        {"write_parts", write_parts},
         {"online_softmax", online_softmax},
         {"dce", eliminate_dead_code},
     };

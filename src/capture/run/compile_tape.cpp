@@ -96,11 +96,11 @@ void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api) {
     for (const GraphStage& stage : split_stages(made.graph, inputs_needing_grad(made, tape))) {
       static_cast<void>(joint_graph(differentiable_form(stage.graph, stage.needs, options.passes), stage.needs));
     }
-  } catch (const Unsupported& error) {
+  } catch (const Error& error) {
+    forget_error();
+    if (error.location().call < 0) return;  // the compilation says it
     entry.report.fallback_reason = error.what();
     entry.report.refused_call = error.location().call;
-  } catch (const Error&) {
-    forget_error();  // the compilation says it
   }
 }
 
@@ -126,7 +126,8 @@ bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api,
       return false;
     }
     entry.report.fallback_reason = error.what();
-    if (const auto* refused = dynamic_cast<const Unsupported*>(&error)) {
+    // Eager ran these calls: an error is one of ours, and costs the call where it stands.
+    if (const auto* refused = dynamic_cast<const Error*>(&error)) {
       entry.report.refused_call = refused->location().call;
       entry.report.several_devices = dynamic_cast<const SeveralDevices*>(refused) != nullptr;
     }

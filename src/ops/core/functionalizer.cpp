@@ -172,7 +172,11 @@ std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> a
     const TensorRef whole =
         storages_[static_cast<size_t>(aliases_[static_cast<size_t>(ref_of(args[0]))].storage)].first;
     const bool view_of_it = whole != ref_of(args[0]);
-    if (view_of_it && ops::Args(builder_, args).none(3)) throw Unsupported("as_strided of a view without an offset");
+    if (view_of_it && ops::Args(builder_, args).none(3)) {
+      const Expr offset = offset_of(ref_of(args[0]));
+      if (!offset.valid()) throw Unsupported("as_strided of a view whose place in its base is not known");
+      args[3] = ops::expr_arg(offset);
+    }
     return {view(whole, op, std::move(args))};
   }
   if (op.kind == OpKind::kView) {
@@ -309,9 +313,10 @@ void Functionalizer::write(TensorRef tensor, ValueId value) {
   }
   ValueId whole = value;
   for (size_t i = chain.size(); i-- > 0;) whole = invert(builder_, *chain[i].op, chain[i].args, stages[i], whole);
-  // The base keeps the layout it was born with.
+  // The base keeps the layout it was born with, gaps and all: where its views are depends on it.
   const TensorType& born = aliases_[static_cast<size_t>(storages_[storage_index].first)].type;
-  if (builder_.type(whole).strides != born.strides && ops::is_dense(builder_.ctx(), born)) {
+  const bool repeats = std::any_of(born.strides.begin(), born.strides.end(), [](Expr e) { return e.is_const(0); });
+  if (builder_.type(whole).strides != born.strides && (!repeats || ops::is_dense(builder_.ctx(), born))) {
     whole = builder_.op("relayout", {TensorArg{whole}, SymInts{born.strides}});
   }
   Storage& storage = storages_[storage_index];

@@ -69,13 +69,15 @@ void refuse(const std::string& name, Refuse what, DType dtype) {
 
 /// Whether operand 1 is a number by which integers of the type can be divided (or shifted) without a special case.
 bool harmless(MetaContext& m, Op op, DType dtype) {
-  if (m.is_tensor(1) || !m.is_tensor(0) || !is_integral(dtype)) return false;
+  if (m.is_tensor(1) || !is_integral(dtype)) return false;
+  if (!m.is_tensor(0) && std::holds_alternative<bool>(m.scalar(0))) return false;
   const Scalar value = m.scalar(1);
   const auto* n = std::get_if<int64_t>(&value);
   if (n == nullptr) return false;
-  if (op == Op::kShl || op == Op::kShr) return *n >= 0 && *n < 8 * dtype_size(dtype) - 1;
-  const bool small = *n > -128 && *n < 128 && (is_signed(dtype) || *n > 0);  // fits every integer type
-  return small && *n != 0 && *n != -1;
+  const int bits = 8 * dtype_size(dtype) - 1;  // of a number that fits the type, signed or not
+  if (op == Op::kShl || op == Op::kShr) return m.is_tensor(0) && *n >= 0 && *n < bits;
+  const int64_t limit = int64_t{1} << std::min(bits, 62);
+  return *n != 0 && *n != -1 && *n < limit && (is_signed(dtype) ? *n > -limit : *n > 0);
 }
 
 MetaFn binary_row_meta(const BinaryRow& row) {
@@ -258,8 +260,28 @@ ScalarId heaviside(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
 
 ScalarId round_quotient(LoopBuilder& b, DType dtype, std::span<const ScalarId> v, bool floor) {
   if (floor) return floor_divide(b, v[0], v[1]);
-  (void)dtype;
+  if (!is_floating(dtype)) {
+    return floor_divide(b, b.apply2(Op::kSub, v[0], b.apply(Op::kFmod, dtype, v)), v[1]);
+  }
   return b.apply1(Op::kTrunc, b.apply2(Op::kDiv, v[0], v[1]));
+}
+
+/// torch.div of two Python integers, where sizes may be symbols: the tensor that holds the rounded quotient.
+Choice quotient_of_numbers(MetaContext& m) {
+  const Scalar self = m.scalar(0), other = m.scalar(1);
+  const auto* by = std::get_if<int64_t>(&other);
+  const bool whole = std::holds_alternative<int64_t>(self) || std::holds_alternative<Expr>(self);
+  if (m.is_none(2) || !whole || by == nullptr || *by <= 0) {
+    throw Unsupported("a rounded quotient of such numbers runs by the host");
+  }
+  ExprContext& ctx = m.ctx();
+  const auto* symbolic = std::get_if<Expr>(&self);
+  const Expr divided = symbolic != nullptr ? *symbolic : ctx.constant(std::get<int64_t>(self));
+  if (m.string(2) == "trunc" && !ctx.guard(ctx.le(ctx.constant(0), divided))) {
+    throw Unsupported("the quotient of a negative number, rounded to zero, runs by the host");
+  }
+  const Expr quotient = ctx.floordiv(divided, ctx.constant(*by));
+  return {"full", {SymInts{}, expr_arg(quotient), DType::kInt64, NoneArg{}, Device{}, NoneArg{}, bool_arg(false)}};
 }
 
 void register_sums(OpRegistry& r) {
@@ -362,6 +384,12 @@ void register_pointwise_binary(OpRegistry& r) {
         return {pointwise_type(m, both, dtype)};
       },
       nullptr, pointwise_lower({0, 1}, Promotion::kSame, heaviside)));
+  OpDef numbers =
+      make_op({"div.numbers", OpKind::kComposite, "(Scalar self, Scalar other, *, str? rounding_mode=None) -> Tensor",
+               "torch.div torch.divide"},
+              nullptr);
+  numbers.choose = quotient_of_numbers;
+  r.add(std::move(numbers));
   r.add(make_op(
       {"div.mode", OpKind::kPointwise, "(Operand self, Operand other, *, str? rounding_mode) -> Tensor",
        "torch.div torch.divide torch.Tensor.div torch.Tensor.divide", "torch.Tensor.div_ torch.Tensor.divide_"},
@@ -369,7 +397,9 @@ void register_pointwise_binary(OpRegistry& r) {
         const size_t both[] = {0, 1};
         const DType dtype = m.result_type(both);
         if (m.is_none(2)) return {pointwise_type(m, both, promoted(m, both, Promotion::kIntToFloat))};
-        if (!is_floating(dtype)) throw Unsupported("rounded division of integers runs by the host");
+        if (!is_floating(dtype) && (dtype == DType::kBool || !harmless(m, Op::kFloorDiv, dtype))) {
+          throw Unsupported("rounded division of integers runs by the host");
+        }
         return {pointwise_type(m, both, dtype)};
       },
       nullptr,

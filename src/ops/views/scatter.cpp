@@ -9,14 +9,15 @@ namespace {
 
 using namespace ops;
 
-/// The base's own type; its strides are kept where they fill memory.
+/// The base's own type. Its strides are kept where they fill memory, else their order: a part of a tensor leaves gaps, which a copy
+/// of it has not.
 std::vector<TensorType> base_type(MetaContext& m) {
   TensorType type = m.tensor(0);
   type.is_wrapped_number = false;
   // One element seen many times has no place for each: the result gets one of its own.
   const bool expanded = std::any_of(type.strides.begin(), type.strides.end(), [](Expr e) { return e.is_const(0); });
   if (!is_dense(m.ctx(), type) && expanded) type.strides = contiguous_strides(m.ctx(), type.sizes);
-  if (!is_dense(m.ctx(), type)) throw Unsupported("a result that keeps the gaps of its base in memory");
+  if (!is_dense(m.ctx(), type)) type.strides = preserved_strides(m, type);
   return {type};
 }
 
@@ -122,6 +123,18 @@ IndexMap as_strided_map(const LowerContext& c) {
   return strided_map(c.ctx(), c.operand(0).sizes, strides, offset);
 }
 
+IndexMap part_map(const LowerContext& c) {
+  const Args args(c);
+  return [&ctx = c.ctx(), start = args.exprs(2), step = args.exprs(3), from = args.exprs(4)](std::span<const Expr> at) {
+    std::vector<Expr> result;
+    for (size_t d = 0; d < start.size(); ++d) {
+      const int64_t dim = from[d].const_value();
+      result.push_back(dim < 0 ? start[d] : ctx.add(start[d], ctx.mul(step[d], at[static_cast<size_t>(dim)])));
+    }
+    return result;
+  };
+}
+
 IndexMap unfold_map(const LowerContext& c) {
   const Args args(c);
   const auto dim = static_cast<size_t>(args.dim(2, c.operand(0).dim()));
@@ -153,6 +166,12 @@ void register_view_scatter(OpRegistry& r) {
   r.add(make_op({"unfold_scatter", OpKind::kIndexing,
                  "(Tensor self, Tensor src, int dimension, int size, int step) -> Tensor", ""},
                 scatter_meta("unfold"), nullptr, lower_by_map(unfold_map)));
+  // The part may be in the memory of the whole: its elements are start + step * index in each dimension, where the index is that of
+  // the source's dimension `from` (-1: none).
+  r.add(make_op(
+      {"write_part", OpKind::kIndexing,
+       "(Tensor self, Tensor src, SymInt[] start, SymInt[] step, SymInt[] from) -> Tensor", ""},
+      [](MetaContext& m) -> std::vector<TensorType> { return {m.tensor(0)}; }, nullptr, lower_by_map(part_map)));
   // The same elements with other strides: a written base keeps its layout.
   r.add(make_op(
       {"relayout", OpKind::kPointwise, "(Tensor self, SymInt[] stride) -> Tensor", ""},
