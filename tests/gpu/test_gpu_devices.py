@@ -70,10 +70,10 @@ PROGRAMS = [
 ]
 
 
-def _check(got: Any, wanted: Any) -> None:
+def _check(got: Any, wanted: Any, rtol: float | None = None) -> None:
     for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (got, wanted)), strict=True):
         assert a.device == b.device and a.stride() == b.stride() and a.requires_grad == b.requires_grad
-        torch.testing.assert_close(a, b)
+        torch.testing.assert_close(a, b, rtol=rtol, atol=rtol)
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
@@ -117,7 +117,7 @@ def test_constants_of_the_cpu_are_made_on_the_gpu(training: bool) -> None:
         for call in (compiled, f):
             y = call(x, table)
             results.append([y, *torch.autograd.grad(y.square().sum(), (x, table))] if training else [y])
-        _check(tuple(results[0]), tuple(results[1]))
+        _check(tuple(results[0]), tuple(results[1]), rtol=1e-4)
     with counts() as grown:
         compiled(x, table)
     assert grown["graphs"] == grown["breaks"] == grown["fallbacks"] == grown["recompiles"] == 0

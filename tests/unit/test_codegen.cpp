@@ -11,6 +11,7 @@
 #include "runtime/jit/jit_loader.h"
 #include "runtime/jit/llvm_provider.h"
 #include "support/error.h"
+#include "support/str_cat.h"
 #include "testing.h"
 
 namespace tatara {
@@ -295,6 +296,42 @@ TEST(Codegen, UniformIndicesUnderMasksOfLanes) {
   EXPECT_EQ(fault.value, 10);
   EXPECT_EQ(run(-11, 0, fault), 1);
   EXPECT_EQ(fault.value, -11);
+}
+
+// A sum of sizes may have any value: expressions begin with a positive term, so that a positive divisor is written negated, too.
+TEST(Codegen, IndicesAreDividedByWhatHasAnySign) {
+  for (const char* kind : {"for", "vector"}) {
+    Lab lab;
+    lab.kernel = parse_kernel(
+        str_cat("kernel test(out b0: i64[100], out b1: i64[100], out b2: i64[100], size s0, size s1) {\n  ", kind,
+                " i in 100 {\n"
+                "    %0: i64 = index(-i // (4*s0 - 8*s1))\n"
+                "    store b0[i] = %0\n"
+                "    %1: i64 = index((i - 50) % (s0 - s1))\n"
+                "    store b1[i] = %1\n"
+                "    %2: i64 = index((i - 50) // (s0 - s1))\n"
+                "    store b2[i] = %2\n"
+                "  }\n"
+                "}\n"));
+    const KernelFn fn = lab.compile();
+    const auto floor_of = [](int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); };
+    for (const int64_t s0 : {2, 5, 9, 40}) {
+      for (const int64_t s1 : {3, 4, 7, 30}) {
+        std::vector<int64_t> out[3] = {std::vector<int64_t>(100), std::vector<int64_t>(100), std::vector<int64_t>(100)};
+        void* buffers[] = {out[0].data(), out[1].data(), out[2].data()};
+        const int64_t sizes[] = {s0, s1};
+        KernelFault fault{};
+        ASSERT_EQ(fn(buffers, sizes, nullptr, 0, 1, &fault), 0);
+        const int64_t divisor = s0 - s1;
+        for (int64_t i = 0; i < 100; ++i) {
+          const auto at = static_cast<size_t>(i);
+          EXPECT_EQ(out[0][at], floor_of(-i, 4 * s0 - 8 * s1)) << s0 << " " << s1 << " " << i;
+          EXPECT_EQ(out[1][at], i - 50 - divisor * floor_of(i - 50, divisor)) << s0 << " " << s1 << " " << i;
+          EXPECT_EQ(out[2][at], floor_of(i - 50, divisor)) << s0 << " " << s1 << " " << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(Codegen, HalfTypesRoundToNearestEven) {

@@ -71,12 +71,24 @@ std::string Scope::floor_division(Expr e, bool vec) {
   const bool quotient = e.kind() == ExprKind::kFloorDiv;
   const bool plain = kernel_.ctx->range(e.operands()[0]).lo >= 0 && kernel_.ctx->range(e.operands()[1]).lo > 0;
   if (plain) return fold(quotient ? "udiv" : "urem", e, vec);
-  // floor(a / b) for b > 0: (a - ((a < 0) ? b - 1 : 0)) / b, truncating.
   const std::string type = ir_.type_of("i64", vec);
   const std::string a = operand(e.operands()[0], vec);
   const std::string b = operand(e.operands()[1], vec);
   const std::string one = vec ? ir_.splat("i64", "1") : "1";
   const std::string zero = vec ? "zeroinitializer" : "0";
+  if (kernel_.ctx->range(e.operands()[1]).lo <= 0) {
+    // Of any sign (a sum begins with a positive term, whatever its value): the truncated quotient, less one where the rest has
+    // another sign than b.
+    const std::string truncated = ir_.binary("sdiv", type, a, b);
+    const std::string rest = ir_.binary("sub", type, a, ir_.binary("mul", type, truncated, b));
+    const std::string some = ir_.assign("icmp ne " + type + " " + rest + ", " + zero);
+    const std::string signs = ir_.binary("xor", type, rest, b);
+    const std::string apart = ir_.assign("icmp slt " + type + " " + signs + ", " + zero);
+    const std::string off = ir_.binary("and", vec ? ir_.vec_type("i1") : "i1", some, apart);
+    return quotient ? ir_.select(off, type, ir_.binary("sub", type, truncated, one), truncated, vec)
+                    : ir_.select(off, type, ir_.binary("add", type, rest, b), rest, vec);
+  }
+  // floor(a / b) for b > 0: (a - ((a < 0) ? b - 1 : 0)) / b, truncating.
   const std::string below = ir_.assign("icmp slt " + type + " " + a + ", " + zero);
   const std::string less = ir_.binary("sub", type, b, one);
   const std::string shift = ir_.select(below, type, less, zero, vec);

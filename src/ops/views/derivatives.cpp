@@ -39,6 +39,32 @@ VjpFn scattered(const char* scatter) {
   };
 }
 
+/// Elements that the view has several times get the sum. (The operand is contiguous: a place in memory is an index of it.)
+void as_strided_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
+  ExprContext& ctx = b.ctx();
+  const TensorType self = v.args().type(0), out = b.type(v.out());
+  const std::vector<Expr> strides = v.args().exprs(2);
+  const Scalar zero{int64_t{0}}, one{int64_t{1}};
+  ValueId places =
+      b.op("full", {SymInts{}, v.args().none(3) ? Arg(zero) : v.args()[3], DType::kInt64, NoneArg{}, self.device});
+  const auto rank = static_cast<int64_t>(strides.size());
+  for (int64_t d = 0; d < rank; ++d) {
+    const auto i = static_cast<size_t>(d);
+    ValueId along = b.op("arange.step", {zero, expr_arg(out.sizes[i]), one, DType::kInt64, NoneArg{}, self.device});
+    const Arg stride = expr_arg(strides[i]);
+    along = b.binary("mul", along, std::get<Scalar>(stride));
+    for (int64_t k = 0; k < rank; ++k) {
+      if (k != d) along = b.unsqueeze(along, k);
+    }
+    places = b.binary("add", places, along);
+  }
+  const std::vector<Expr> all{self.numel(ctx)}, given{out.numel(ctx)};
+  const ValueId sum = b.op("index_add", {TensorArg{b.reshape(zeros_of_operand(v, 0), all)}, zero,
+                                         TensorArg{b.reshape(places, given)}, TensorArg{b.reshape(v.grad(), given)}});
+  v.give(0, b.reshape(sum, self.sizes));
+}
+
 /// The inverses of views: what was written over takes no gradient.
 VjpFn written_over(const char* view, const char* scatter) {
   return [view, scatter](VjpContext& v) {
@@ -167,6 +193,7 @@ void view_as_complex_rule(VjpContext& v) { v.give(0, v.builder().unary("view_as_
 }  // namespace
 
 void register_derivatives_views(OpRegistry& r) {
+  r.amend("as_strided").vjp = as_strided_rule;
   const auto tie = [&](const char* name, VjpFn vjp) {
     const DecomposeFn value = [](GraphBuilder&, std::span<const Arg> args) -> std::vector<ValueId> {
       return {std::get<TensorArg>(args[0]).value};
