@@ -135,18 +135,26 @@ void choose_gpu(const Graph& graph, KernelTarget& target, ScheduleOptions& sched
   for (const Node& node : graph.nodes())
     for_each_operand(node, [&](ValueId v) { used[static_cast<size_t>(v)] = true; });
   const std::vector<bool> passable = passable_numbers(graph);
-  const auto check = [&](ValueId v) {
-    const Device& own = graph.type(v).device;
-    if (!used[static_cast<size_t>(v)] || passable[static_cast<size_t>(v)] || own == *device) return;
-    throw SeveralDevices(str_cat("a graph on ", device->str(), " and on ", own.str()));
+  const auto is_here = [&](ValueId v) {
+    return !used[static_cast<size_t>(v)] || passable[static_cast<size_t>(v)] || graph.type(v).device == *device;
   };
+  // Best named is a call between devices: without it there might be none on two.
+  const Node* other = nullptr;
+  Device its;
   for (const Node& node : graph.nodes()) {
-    at_node(node, [&] {
-      for_each_operand(node, [&](ValueId v) {
-        if (v != kNoValue) check(v);
-      });
-      for (const ValueId v : node.outputs) check(v);
-    });
+    bool here = false, away = false;
+    const auto look = [&](ValueId v) {
+      if (v == kNoValue) return;
+      (is_here(v) ? here : away) = true;
+      if (!is_here(v)) its = graph.type(v).device;
+    };
+    for_each_operand(node, look);
+    for (const ValueId v : node.outputs) look(v);
+    if (away && (other == nullptr || here)) other = &node;
+    if (away && here) break;
+  }
+  if (other != nullptr) {
+    at_node(*other, [&] { throw SeveralDevices(str_cat("a graph on ", device->str(), " and on ", its.str())); });
   }
   std::string why_not;
   if (!cuda::available(&why_not)) throw Unsupported(why_not);
