@@ -143,6 +143,10 @@ bench-transforms: build
 bench-data-sizes: build
 	$(PY) bench/data_sizes.py
 
+# The programs of the NPBench suite, fetched by name.
+bench-numpy: build
+	$(PY) bench/numpy_programs.py
+
 bench-products: build
 	$(PY) bench/products.py
 
