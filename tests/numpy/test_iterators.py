@@ -119,3 +119,38 @@ def test_steps_over_arrays_give_the_numbers_of_each_call(name: str, breaks: bool
     for i in range(8):
         a = np.arange(4.0 + i % 3) - i
         assert str(compiled(a)) == str(program(a))
+
+
+def _over_array(data: Any) -> list[float]:
+    out: list[float] = []
+    for item in data:
+        out.append(float(item))
+    return out
+
+
+def _over_rows(data: Any) -> list[Any]:
+    out: list[Any] = []
+    for row in data.reshape(-1, 1):
+        if row[0] > 4:
+            out.append(row * 2)
+        else:
+            out.append(row + 1)
+    return out
+
+
+def _next_of_array(data: Any) -> list[float]:
+    it = iter(data)
+    out = [float(next(it))]
+    out.append(float(next(it)))
+    return [*out, *(float(v) for v in it)]
+
+
+@pytest.mark.parametrize("f", [_over_array, _over_rows, _next_of_array])
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_a_loop_over_an_array_goes_on_behind_a_break_where_it_was(f: Callable[..., Any], count: int) -> None:
+    data = np.arange(count) + 3.0
+    compiled = tatara.compile(f)
+    for turn in range(4):
+        expected, got = f(data + turn), compiled(data + turn)
+        assert len(got) == len(expected)
+        assert all(type(a) is type(b) and np.array_equal(a, b) for a, b in zip(got, expected, strict=True))

@@ -330,14 +330,16 @@ bool set_generator_states(PyObject* states) {
 
 bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
   const std::string file = text_of(code->co_filename);
-  if (file.starts_with("<frozen") || file.starts_with(api.files.own_folder)) return true;
-  if (api.numpy != nullptr && !api.numpy->folder.empty() && file.starts_with(api.numpy->folder)) return true;
-  if (file.rfind(api.files.torch_folder, 0) == 0) {
+  // Without torch its folder has no name.
+  const auto lies_in = [&file](const std::string& folder) { return !folder.empty() && file.starts_with(folder); };
+  if (file.starts_with("<frozen") || lies_in(api.files.own_folder)) return true;
+  if (api.numpy != nullptr && lies_in(api.numpy->folder)) return true;
+  if (lies_in(api.files.torch_folder)) {
     const std::string_view inner = std::string_view(file).substr(api.files.torch_folder.size());
     if (inner.ends_with("_functions.py")) return true;  // of autograd, which apply() alone calls
     return inner.substr(0, 3) != "nn/" || inner == "nn/modules/module.py";
   }
-  return file.rfind(api.files.library_folder, 0) == 0 && file.find("/site-packages/") == std::string::npos;
+  return lies_in(api.files.library_folder) && file.find("/site-packages/") == std::string::npos;
 }
 
 }  // namespace tatara::capture

@@ -386,7 +386,8 @@ int NumpyTracing::numpy_set_item(PyObject* container, PyObject* key, PyObject* v
 PyObject* NumpyTracing::numpy_iterate(PyObject* iterator) {
   if (api_.numpy == nullptr || Py_TYPE(iterator) != &PySeqIter_Type) return not_handled();
   auto* it = reinterpret_cast<SeqIter*>(iterator);
-  if (it->sequence == nullptr || !numpy_value(it->sequence)) return not_handled();
+  // Of one that existed before the trace nothing tells later calls where it is.
+  if (it->sequence == nullptr || !numpy_value(it->sequence) || reads().outside_iterator(iterator)) return not_handled();
   PyObject* array = it->sequence;
   if (NumpyApi::ndim(array) == 0 || it->index >= NumpyApi::dim(array, 0)) return not_handled();
   const Ref index = Ref::steal(PyLong_FromSsize_t(it->index));
