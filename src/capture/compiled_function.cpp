@@ -14,6 +14,7 @@
 #include "capture/entries/stats.h"
 #include "capture/host/package.h"
 #include "capture/host/torch_native.h"
+#include "capture/native/native_loops.h"
 #include "capture/python/call_scratch.h"
 #include "capture/run/graph_object.h"
 #include "capture/tape/tape_counts.h"
@@ -507,6 +508,7 @@ void reset_owner(TraceOwner& owner) {
   owner.recompiles.clear();
   owner.full.clear();
   owner.unfit.clear();
+  owner.loops = nullptr;
 }
 
 PyObject* compiled_reset(PyObject* object, PyObject*) {
@@ -561,14 +563,16 @@ PyObject* compiled_function_type() {
 PyObject* stats_dict() {
   const Stats& s = stats();
   const auto n = [](uint64_t v) { return static_cast<unsigned long long>(v); };
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs),
-                       "breaks", n(s.breaks), "recompiles", n(s.recompiles), "kernels_compiled", n(s.kernels_compiled),
-                       "kernels_launched", n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits",
-                       n(s.cache_hits), "guard_hits", n(s.guard_hits), "fallbacks", n(s.fallbacks),
-                       "cuda_graphs_recorded", n(s.cuda_graphs_recorded), "cuda_graphs_launched",
-                       n(s.cuda_graphs_launched), "scratch_bytes", n(static_cast<uint64_t>(scratch_bytes())),
-                       "native_products", n(native_products().load()), "calls_recorded", n(tape_counts().recorded),
-                       "calls_converted", n(tape_counts().converted), "tensors_asked", n(tensors_asked()));
+  const native::NativeLoopCounts& loops = native::native_loop_counts();
+  return Py_BuildValue(
+      "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks",
+      n(s.breaks), "recompiles", n(s.recompiles), "kernels_compiled", n(s.kernels_compiled), "kernels_launched",
+      n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits", n(s.cache_hits), "guard_hits",
+      n(s.guard_hits), "fallbacks", n(s.fallbacks), "cuda_graphs_recorded", n(s.cuda_graphs_recorded),
+      "cuda_graphs_launched", n(s.cuda_graphs_launched), "scratch_bytes", n(static_cast<uint64_t>(scratch_bytes())),
+      "native_products", n(native_products().load()), "calls_recorded", n(tape_counts().recorded), "calls_converted",
+      n(tape_counts().converted), "tensors_asked", n(tensors_asked()), "native_loops", n(loops.made),
+      "native_loop_runs", n(loops.runs), "native_loops_taken_back", n(loops.taken_back));
 }
 
 bool is_tracing() {
@@ -585,6 +589,7 @@ void reset_all() {
   tape_counts() = TapeCounts{};
   native_products() = 0;
   tensors_asked() = 0;
+  native::native_loop_counts() = {};
 }
 
 }  // namespace tatara::capture

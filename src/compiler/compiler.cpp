@@ -77,15 +77,6 @@ HistoryEvent compile_event(const PlanKernel& kernel, size_t index, KernelOrigin 
   return event;
 }
 
-/// The target that the options ask for.
-CpuTarget chosen_target(int64_t bits) {
-  CpuTarget target = host_cpu_target();
-  if (bits == 0) return target;
-  if (bits < 512 && target.isa == VectorIsa::kAvx512) target.isa = VectorIsa::kAvx2;
-  if (bits < 256 && target.isa == VectorIsa::kAvx2) target.isa = VectorIsa::kScalar;
-  return target;
-}
-
 /// Values that may lie on the CPU in a graph on a GPU: numbers that kernels get by value or compute again where they need
 /// them, or that only operators of the host make and read (seeds).
 std::vector<bool> passable_numbers(const Graph& graph) {
@@ -310,6 +301,14 @@ void log_stages(const CompileResult& result) {
 }
 
 }  // namespace
+
+CpuTarget chosen_target(int64_t bits) {
+  CpuTarget target = host_cpu_target();
+  if (bits == 0) return target;
+  if (bits < 512 && target.isa == VectorIsa::kAvx512) target.isa = VectorIsa::kAvx2;
+  if (bits < 256 && target.isa == VectorIsa::kAvx2) target.isa = VectorIsa::kScalar;
+  return target;
+}
 
 CompileOptions CompileOptions::resolve(const OptionOverrides& own) {
   CompileOptions options;

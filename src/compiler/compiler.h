@@ -33,6 +33,9 @@ struct CompileOptions {
   static CompileOptions resolve(const OptionOverrides& own = {});
 };
 
+/// The CPU as a target, with vectors of at most so many bits; 0: the widest.
+CpuTarget chosen_target(int64_t bits);
+
 struct StageTime {
   std::string stage;
   double seconds = 0;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -15,6 +16,9 @@
 namespace tatara::capture {
 
 struct CompiledFunction;
+namespace native {
+class NativeLoops;
+}
 
 /// Calls of which a trace has learned why they are not what they seem: those that the compiler has refused, where later traces
 /// break the graph.
@@ -51,6 +55,7 @@ struct TraceOwner {
   /// Told that it is being compiled, the program raised what it does not raise otherwise: it is told so no more.
   bool tells_eager = false;
   RefusedCalls refused;
+  std::shared_ptr<native::NativeLoops> loops;  // that run as native code; null: none was met
   /// Compiled functions with fullgraph that the function calls, and that break the graph: they say so themselves.
   std::set<const CompiledFunction*> apart;
   std::shared_ptr<DataDecisions> decisions = std::make_shared<DataDecisions>();

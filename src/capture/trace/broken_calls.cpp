@@ -4,6 +4,11 @@
 
 namespace tatara::capture {
 
+bool TraceContext::may_be_root(const Frame& f) const {
+  // Without torch, what is behind a break is as fast in NumPy as a graph in between.
+  return api.present() && !f.is_generator() && !is_library_code(f.code(), api);
+}
+
 /// The module whose method the frame runs, or null.
 static PyObject* module_of(const Frame& f, const TorchApi& api) {
   PyObject* self = f.code()->co_argcount > 0 ? f.local(0) : nullptr;

@@ -28,6 +28,7 @@ class GradientTracing;
 class HistoryTracing;
 class IteratorTracing;
 class LifetimeTracing;
+class LoopTracing;
 class ModeStack;
 class NumberTracing;
 class NumpyTracing;
@@ -151,6 +152,7 @@ struct TraceFeatures {
   ReadTracing* reads = nullptr;
   WriteTracing* writes = nullptr;
   LifetimeTracing* lifetimes = nullptr;
+  LoopTracing* loops = nullptr;
   TorchTracing* torch = nullptr;
   ValueTracing* values = nullptr;
   CallTracing* calls = nullptr;
@@ -264,6 +266,7 @@ class TraceFeature {
   ReadTracing& reads() const { return *context_.features.reads; }
   WriteTracing& writes() const { return *context_.features.writes; }
   LifetimeTracing& lifetimes() const { return *context_.features.lifetimes; }
+  LoopTracing& loops() const { return *context_.features.loops; }
   TorchTracing& torch() const { return *context_.features.torch; }
   ValueTracing& values() const { return *context_.features.values; }
   CallTracing& calls() const { return *context_.features.calls; }

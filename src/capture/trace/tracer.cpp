@@ -13,6 +13,7 @@
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/iterator_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
+#include "capture/trace/loop_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
 #include "capture/trace/origin_tracing.h"
@@ -220,8 +221,6 @@ FrameAction Tracer::enter_other_compiler(Frame& f) {
   return FrameAction::kRun;
 }
 
-bool TraceContext::may_be_root(const Frame& f) const { return !f.is_generator() && !is_library_code(f.code(), api); }
-
 bool Tracer::holds_tensors(Frame& f) const {
   const auto relevant = [this](PyObject* o) { return o != nullptr && (api_.is_tensor(o) || api_.is_module(o)); };
   for (int i = 0; i < f.local_count(); ++i) {
@@ -318,6 +317,7 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
     if (context_.state == State::kBroken) ends().end_trace();
     return FrameAction::kRun;
   }
+  if (const std::optional<FrameAction> done = loops().at_instruction(f, opcode)) return *done;
   switch (context_.state) {
     case State::kOff: modes().set_mode(false); return FrameAction::kRun;
     case State::kTracing:
@@ -342,8 +342,8 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
     case State::kConcrete:
       if (context_.state == State::kBroken) ends().end_trace();  // it holds nothing any more
       modes().set_mode(false);
-      if (context_.may_be_root(f)) return at_boundary(f, opcode);
-      f.root = false;
+      if (context_.may_be_root(f) || loops().has_run(f)) return at_boundary(f, opcode);
+      f.root = loops().may_run(f);
       return FrameAction::kRun;
   }
   return FrameAction::kRun;

@@ -8,6 +8,7 @@
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/iterator_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
+#include "capture/trace/loop_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
 #include "capture/trace/origin_tracing.h"
@@ -38,6 +39,7 @@ struct TracerParts {
     all.reads = &reads;
     all.writes = &writes;
     all.lifetimes = &lifetimes;
+    all.loops = &loops;
     all.torch = &torch;
     all.values = &values;
     all.calls = &calls;
@@ -72,6 +74,7 @@ struct TracerParts {
   ReadTracing reads{context};
   WriteTracing writes{context};
   LifetimeTracing lifetimes{context};
+  LoopTracing loops{context};
   TorchTracing torch{context};
   ValueTracing values{context};
   CallTracing calls{context};

@@ -1,0 +1,123 @@
+#include "capture/native/loop_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "support/str_cat.h"
+
+namespace tatara::capture::native {
+
+using namespace loops;
+
+LoopBuilder::LoopBuilder(std::string name) {
+  kernel_.name = std::move(name);
+  kernel_.ctx = std::make_shared<ExprContext>();
+}
+
+int LoopBuilder::add_buffer(std::string name, DType dtype, int64_t numel, ArgKind kind) {
+  kernel_.buffers.push_back({std::move(name), dtype, kind, constant(numel)});
+  return static_cast<int>(kernel_.buffers.size()) - 1;
+}
+
+Expr LoopBuilder::new_variable(Expr extent) { return ctx().loop_symbol(str_cat("i", variables_++), extent); }
+
+ScalarId LoopBuilder::emit(ScalarOp op, DType dtype, std::vector<ScalarId> operands) {
+  Let let{kernel_.new_scalar(dtype), {}};
+  let.scalar.op = op;
+  let.scalar.dtype = dtype;
+  let.scalar.operands = std::move(operands);
+  const ScalarId id = let.dst;
+  put(std::move(let));
+  return id;
+}
+
+ScalarId LoopBuilder::number(double value, DType dtype) {
+  Let let{kernel_.new_scalar(dtype), {}};
+  let.scalar.op = ScalarOp::kConst;
+  let.scalar.dtype = dtype;
+  if (is_floating(dtype)) {
+    let.scalar.const_re = value;
+  } else {
+    let.scalar.const_int = static_cast<int64_t>(value);
+  }
+  const ScalarId id = let.dst;
+  put(std::move(let));
+  return id;
+}
+
+ScalarId LoopBuilder::index(Expr value, DType dtype) {
+  Let let{kernel_.new_scalar(dtype), {}};
+  let.scalar.op = ScalarOp::kIndex;
+  let.scalar.dtype = dtype;
+  let.scalar.index = value;
+  const ScalarId id = let.dst;
+  put(std::move(let));
+  return id;
+}
+
+ScalarId LoopBuilder::cast(ScalarId x, DType to) { return dtype(x) == to ? x : emit(ScalarOp::kCast, to, {x}); }
+
+ScalarId LoopBuilder::load(int buffer, Expr at) {
+  const ScalarId id = kernel_.new_scalar(kernel_.buffers[static_cast<size_t>(buffer)].dtype);
+  put(Load{id, buffer, at, kNoScalar, kNoScalar});
+  return id;
+}
+
+void LoopBuilder::store(int buffer, Expr at, ScalarId value) {
+  const ScalarId cast_value = cast(value, kernel_.buffers[static_cast<size_t>(buffer)].dtype);
+  put(Store{buffer, at, cast_value, kNoScalar, StoreMode::kSet, false});
+}
+
+Expr LoopBuilder::checked(ScalarId value, Expr size) {
+  const Expr symbol = ctx().symbol(str_cat("x", values_++), {0, std::max<int64_t>(size.const_value() - 1, 0)});
+  put(IndexValue{value, symbol, size, true, true, kNoScalar});
+  return symbol;
+}
+
+void LoopBuilder::stop_if(ScalarId condition) {
+  const ScalarId as_int = cast(condition, DType::kInt64);
+  put(IndexValue{as_int, ctx().symbol(str_cat("x", values_++), {0, 0}), constant(1), false, true, kNoScalar});
+}
+
+void LoopBuilder::open_loop(Expr variable, Expr extent, LoopKind kind) {
+  For loop;
+  loop.var = variable;
+  loop.extent = extent;
+  loop.kind = kind;
+  loop.body = std::make_unique<Block>();
+  open_.push_back(std::move(loop));
+}
+
+void LoopBuilder::close_loop() {
+  For loop = std::move(open_.back());
+  open_.pop_back();
+  put(std::move(loop));
+}
+
+ScalarId LoopBuilder::sum(Expr variable, Expr extent, LoopKind kind, DType dtype,
+                          const std::function<ScalarId()>& term) {
+  const ScalarId zero = number(0, dtype);
+  open_loop(variable, extent, kind);
+  Carried total{dtype, zero, kernel_.new_scalar(dtype), kNoScalar, kernel_.new_scalar(dtype), Combine::kAdd};
+  total.next = emit(ScalarOp::kAdd, dtype, {total.arg, term()});
+  open_.back().carried.push_back(total);
+  close_loop();
+  return total.result;
+}
+
+void LoopBuilder::when(ScalarId condition, const std::function<void()>& body) {
+  // The statements are gathered in a loop that is none.
+  open_loop(Expr(), Expr(), LoopKind::kSerial);
+  body();
+  For gathered = std::move(open_.back());
+  open_.pop_back();
+  put(If{condition, std::move(gathered.body)});
+}
+
+bool LoopBuilder::in_vector_loop() const {
+  return std::any_of(open_.begin(), open_.end(), [](const For& loop) { return loop.kind == LoopKind::kVector; });
+}
+
+Kernel LoopBuilder::finish() { return std::move(kernel_); }
+
+}  // namespace tatara::capture::native

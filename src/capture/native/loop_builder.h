@@ -1,0 +1,61 @@
+// Builds the kernel of a loop of the program, statement by statement in the program's order.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "loops/kernel.h"
+
+namespace tatara::capture::native {
+
+using loops::ScalarId;
+
+/// Statements go to the innermost open loop. Buffers and symbols are numbered in the order of their creation.
+class LoopBuilder {
+ public:
+  explicit LoopBuilder(std::string name);
+
+  ExprContext& ctx() { return *kernel_.ctx; }
+  DType dtype(ScalarId id) const { return kernel_.scalar_types[static_cast<size_t>(id)]; }
+
+  int add_buffer(std::string name, DType dtype, int64_t numel, loops::ArgKind kind = loops::ArgKind::kInOut);
+  /// A loop variable over [0, extent).
+  Expr new_variable(Expr extent);
+  Expr constant(int64_t value) { return ctx().constant(value); }
+
+  ScalarId emit(loops::ScalarOp op, DType dtype, std::vector<ScalarId> operands);
+  ScalarId number(double value, DType dtype);
+  ScalarId index(Expr value, DType dtype);
+  ScalarId cast(ScalarId x, DType dtype);
+  ScalarId load(int buffer, Expr at);
+  void store(int buffer, Expr at, ScalarId value);
+  /// The kernel stops where the integer is outside of [0, size); a negative one counts from the end.
+  Expr checked(ScalarId value, Expr size);
+  /// The kernel stops where the scalar is true.
+  void stop_if(ScalarId condition);
+
+  void open_loop(Expr variable, Expr extent, loops::LoopKind kind);
+  void close_loop();
+  /// The sum of `term` over a loop.
+  ScalarId sum(Expr variable, Expr extent, loops::LoopKind kind, DType dtype, const std::function<ScalarId()>& term);
+  /// Statements inside of `body` run where the condition is true.
+  void when(ScalarId condition, const std::function<void()>& body);
+  /// Whether a vector loop is open: there may be one on each way.
+  bool in_vector_loop() const;
+
+  loops::Kernel finish();
+
+ private:
+  loops::Block& block() { return open_.empty() ? kernel_.body : *open_.back().body; }
+  void put(loops::Stmt stmt) { block().stmts.push_back(std::move(stmt)); }
+
+  loops::Kernel kernel_;
+  std::vector<loops::For> open_;
+  int variables_ = 0, values_ = 0;
+};
+
+}  // namespace tatara::capture::native

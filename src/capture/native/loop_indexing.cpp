@@ -1,0 +1,221 @@
+// Indices, slices and stores of a loop's code.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "capture/native/loop_reader.h"
+#include "support/error.h"
+
+namespace tatara::capture::native {
+
+using loops::LoopKind;
+
+Expr LoopReader::address(const View& view, const std::vector<Expr>& at) {
+  ExprContext& ctx = builder_->ctx();
+  Expr place = view.offset;
+  for (size_t d = 0; d < at.size(); ++d) place = ctx.add(place, ctx.mul(at[d], view.strides[d]));
+  return place;
+}
+
+GridRef LoopReader::view_grid(View view) {
+  auto grid = std::make_shared<Grid>();
+  grid->dtype = program_->buffers[static_cast<size_t>(view.array)].dtype;
+  grid->extents = view.extents;
+  grid->reads = {{view, true}};
+  grid->at = [this, view](const std::vector<Expr>& at) { return builder_->load(view.array, address(view, at)); };
+  grid->view = std::move(view);
+  return grid;
+}
+
+/// A number at once, as the program reads it now.
+Value LoopReader::element_or_view(View view) {
+  if (!view.extents.empty()) return view_grid(std::move(view));
+  const DType dtype = program_->buffers[static_cast<size_t>(view.array)].dtype;
+  return Number{builder_->load(view.array, view.offset), dtype, Strength::kStrong};
+}
+
+Expr LoopReader::place_of(const Whole& index, Expr extent) {
+  const IntRange size = range_of(extent);
+  if (index.range.lo >= 0 && index.range.hi < size.lo) return index.value;
+  if (index.range.hi < 0 && index.range.lo >= -size.lo) return builder_->ctx().add(index.value, extent);
+  if (!extent.is_const()) throw Unsupported("an index that is not known to be inside");
+  return builder_->checked(builder_->index(index.value, DType::kInt64), extent);
+}
+
+void LoopReader::slice_dimension(const Slice& slice, Expr extent, Expr stride, View& result) {
+  ExprContext& ctx = builder_->ctx();
+  if (slice.reversed) {
+    result.offset = ctx.add(result.offset, ctx.mul(ctx.sub(extent, ctx.constant(1)), stride));
+    result.extents.push_back(extent);
+    result.strides.push_back(ctx.neg(stride));
+    return;
+  }
+  const IntRange size = range_of(extent);
+  const auto bound = [&](const std::optional<Whole>& given, Expr otherwise) {
+    if (!given) return otherwise;
+    if (given->range.lo >= 0) return given->range.hi <= size.lo ? given->value : ctx.min(given->value, extent);
+    if (given->range.hi >= 0) throw Unsupported("a slice that begins or ends at an int whose sign varies");
+    const Expr from_end = ctx.add(given->value, extent);
+    return given->range.lo >= -size.lo ? from_end : ctx.max(from_end, ctx.constant(0));
+  };
+  const Expr from = bound(slice.from, ctx.constant(0));
+  Expr length = ctx.sub(bound(slice.to, extent), from);
+  if (range_of(length).lo < 0) length = ctx.max(length, ctx.constant(0));
+  result.offset = ctx.add(result.offset, ctx.mul(from, stride));
+  result.extents.push_back(length);
+  result.strides.push_back(stride);
+}
+
+View LoopReader::index_view(const View& view, const Value& key) {
+  const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&key);
+  const std::vector<Value> keys = tuple != nullptr ? (*tuple)->items : std::vector<Value>{key};
+  View result{view.array, view.offset, {}, {}};
+  ExprContext& ctx = builder_->ctx();
+  size_t d = 0;
+  for (const Value& each : keys) {
+    const auto* object = std::get_if<Ref>(&each);
+    if (object != nullptr && object->get() == Py_None) {
+      result.extents.push_back(ctx.constant(1));
+      result.strides.push_back(ctx.constant(0));
+      continue;
+    }
+    if (d == view.extents.size()) throw Unsupported("too many indices");
+    const Expr extent = view.extents[d], stride = view.strides[d];
+    ++d;
+    if (const auto* whole = std::get_if<Whole>(&each)) {
+      result.offset = ctx.add(result.offset, ctx.mul(place_of(*whole, extent), stride));
+    } else if (const auto* slice = std::get_if<Slice>(&each)) {
+      slice_dimension(*slice, extent, stride, result);
+    } else {
+      throw Unsupported("an index that is no int and no slice");
+    }
+  }
+  for (; d < view.extents.size(); ++d) {
+    result.extents.push_back(view.extents[d]);
+    result.strides.push_back(view.strides[d]);
+  }
+  return result;
+}
+
+Value LoopReader::get_item(const Value& container, const Value& key) {
+  if (const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&container)) {
+    const auto* index = std::get_if<Whole>(&key);
+    const auto size = static_cast<int64_t>((*tuple)->items.size());
+    if (index == nullptr || !index->value.is_const()) throw Unsupported("an item of a tuple by a value");
+    const int64_t n = index->value.const_value();
+    if (n < -size || n >= size) throw Unsupported("an index outside of a tuple");
+    return (*tuple)->items[static_cast<size_t>(n < 0 ? n + size : n)];
+  }
+  const auto* grid = std::get_if<GridRef>(&container);
+  if (grid == nullptr) throw Unsupported("an item of something else than an array");
+  const GridRef source = (*grid)->view ? *grid : materialise(*grid);
+  return element_or_view(index_view(*source->view, key));
+}
+
+void LoopReader::set_item(const Value& container, const Value& key, const Value& value) {
+  const auto* grid = std::get_if<GridRef>(&container);
+  if (grid == nullptr || !(*grid)->view) throw Unsupported("a store into something else than an array");
+  const View target = index_view(*(*grid)->view, key);
+  if (!std::holds_alternative<Number>(value) && !std::holds_alternative<Whole>(value) &&
+      !std::holds_alternative<GridRef>(value)) {
+    throw Unsupported("an object that is stored into an array");
+  }
+  const GridRef elements = as_grid(value);
+  if (elements->view && *elements->view == target) return;  // the end of `a[i] += b`
+  assign(target, elements);
+}
+
+Value LoopReader::in_place(int op, const Value& target, const Value& operand) {
+  const auto* grid = std::get_if<GridRef>(&target);
+  if (grid == nullptr || !(*grid)->view) return binary(op, target, operand);
+  const Value result = binary(op, target, operand);
+  const auto* elements = std::get_if<GridRef>(&result);
+  if (elements == nullptr || (*elements)->extents != (*grid)->extents)
+    throw Unsupported("an operator in place of another size");
+  assign(*(*grid)->view, *elements);
+  return target;
+}
+
+/// Whether no element of one is an element of the other.
+bool LoopReader::apart(const View& a, const View& b) {
+  if (a.array != b.array) return true;
+  const Expr distance = builder_->ctx().sub(a.offset, b.offset);
+  if (a.strides != b.strides || !distance.is_const()) return false;
+  int64_t reach = 0, common = 0;
+  for (size_t d = 0; d < a.strides.size(); ++d) {
+    if (!a.strides[d].is_const()) return false;
+    const int64_t stride = std::abs(a.strides[d].const_value());
+    const int64_t extent = std::max(range_of(a.extents[d]).hi, range_of(b.extents[d]).hi);
+    reach += std::max<int64_t>(extent - 1, 0) * stride;
+    common = std::gcd(common, stride);
+  }
+  const int64_t far = std::abs(distance.const_value());
+  return far > reach || (common != 0 && far % common != 0);
+}
+
+/// All elements of the value are known before the first one is stored.
+void LoopReader::assign(const View& target, const GridRef& value) {
+  const std::vector<Expr> joint = joined_extents(target.extents, value->extents);
+  // Leading dimensions of one element may be dropped; the extents that are left are the target's.
+  if (joint != target.extents) throw Unsupported("a store of more elements than there is place for");
+  const bool safe = std::all_of(value->reads.begin(), value->reads.end(), [&](const Read& read) {
+    return (read.same_place && read.view == target) || apart(read.view, target);
+  });
+  const bool again = value->costly && value->extents != target.extents;
+  store_elements(target, safe && !again ? value : materialise(value));
+}
+
+void LoopReader::store_elements(const View& target, const GridRef& value) {
+  // The innermost loop goes along the memory.
+  std::vector<size_t> order(target.extents.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_partition(order.begin(), order.end(), [&](size_t d) { return !target.strides[d].is_const(1); });
+  std::vector<Expr> at(order.size(), builder_->constant(0));
+  std::erase_if(order, [&](size_t d) { return target.extents[d].is_const(1); });
+  for (size_t n = 0; n < order.size(); ++n) {
+    const Expr extent = target.extents[order[n]];
+    at[order[n]] = builder_->new_variable(extent);
+    builder_->open_loop(at[order[n]], extent, n + 1 == order.size() ? LoopKind::kVector : LoopKind::kSerial);
+  }
+  std::vector<Expr> own(at.end() - static_cast<std::ptrdiff_t>(value->extents.size()), at.end());
+  for (size_t d = 0; d < own.size(); ++d) {
+    if (value->extents[d].is_const(1)) own[d] = builder_->constant(0);
+  }
+  builder_->store(target.array, address(target, at), value->at(own));
+  for (size_t n = 0; n < order.size(); ++n) builder_->close_loop();
+  written(target.array);
+}
+
+/// An array of its own with these elements.
+GridRef LoopReader::materialise(const GridRef& value) {
+  View view;
+  int64_t numel = 1;
+  view.strides.resize(value->extents.size());
+  for (size_t d = value->extents.size(); d-- > 0;) {
+    const int64_t most = range_of(value->extents[d]).hi;
+    constexpr int64_t kMost = int64_t{1} << 28;
+    if (most > kMost || numel * std::max<int64_t>(most, 1) > kMost)
+      throw Unsupported("a temporary array that may be large");
+    view.strides[d] = builder_->constant(numel);
+    numel *= std::max<int64_t>(most, 1);
+  }
+  view.extents = value->extents;
+  view.offset = builder_->constant(0);
+  view.array = builder_->add_buffer("temporary", value->dtype, numel);
+  program_->buffers.push_back({LoopProgram::Buffer::Kind::kScratch, value->dtype, -1, true, 0, numel});
+  store_elements(view, value);
+  return view_grid(std::move(view));
+}
+
+void LoopReader::written(int array) {
+  program_->buffers[static_cast<size_t>(array)].written = true;
+  for (const Value& each : stack_) {
+    const auto* grid = std::get_if<GridRef>(&each);
+    if (grid == nullptr || (*grid)->view) continue;
+    for (const Read& read : (*grid)->reads) {
+      if (read.view.array == array) throw Unsupported("an array that is written while an expression of it waits");
+    }
+  }
+}
+
+}  // namespace tatara::capture::native

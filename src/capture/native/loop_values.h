@@ -1,0 +1,77 @@
+// What the code of a loop works on while it is read: values whose types are known, and whose contents are the kernel's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "capture/native/loop_builder.h"
+#include "capture/python/py.h"
+
+namespace tatara::capture::native {
+
+/// An int of Python's: an expression of constants and loop variables, and what it is within.
+struct Whole {
+  Expr value;
+  IntRange range;
+};
+
+/// Of a float: Python's, which takes the type of what it meets; NumPy's, which has one; or one of them, as the run decides.
+enum class Strength : uint8_t { kWeak, kStrong, kEither };
+
+struct Number {
+  ScalarId id;
+  DType dtype = DType::kFloat64;
+  Strength strength = Strength::kStrong;
+};
+
+/// Memory of an array, or a view of it: element i lies at offset + sum of i[d] * strides[d].
+struct View {
+  int array = -1;  // the buffer
+  Expr offset;
+  std::vector<Expr> extents, strides;
+  friend bool operator==(const View&, const View&) = default;
+};
+
+/// Memory that an element is computed from: the element of the view at the same place alone, or any.
+struct Read {
+  View view;
+  bool same_place = true;
+};
+
+/// An array: a view, or elements that are computed where they are wanted.
+struct Grid {
+  DType dtype = DType::kFloat64;
+  std::vector<Expr> extents;
+  std::function<ScalarId(const std::vector<Expr>&)> at;
+  std::vector<Read> reads;
+  std::optional<View> view;
+  bool costly = false;  // an element is more than a few operations
+};
+
+struct Slice {
+  std::optional<Whole> from, to;
+  bool reversed = false;
+};
+
+struct Sequence;
+struct Range {
+  Whole from, to;
+  int64_t step = 1;
+};
+struct Nothing {};  // a null on the stack
+using GridRef = std::shared_ptr<const Grid>;
+struct Method {
+  GridRef self;
+  Ref ufunc;  // in place of `self`
+  std::string name;
+};
+using Value = std::variant<Nothing, Whole, Number, GridRef, Slice, std::shared_ptr<Sequence>, Range, Method, Ref>;
+struct Sequence {
+  std::vector<Value> items;
+};
+
+}  // namespace tatara::capture::native

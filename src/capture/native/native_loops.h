@@ -1,0 +1,57 @@
+// The loops of one compiled function that run as native code: made at their first run, found by their place.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/native/loop_program.h"
+#include "support/options.h"
+
+namespace tatara::capture::native {
+
+/// Of this process, for tatara.stats().
+struct NativeLoopCounts {
+  uint64_t made = 0, runs = 0, taken_back = 0;
+};
+NativeLoopCounts& native_loop_counts();
+
+class NativeLoops {
+ public:
+  /// Whether the loop before which the frame stands can run as native code: FOR_ITER of a range. Makes the code if need be. In a
+  /// trace, numbers of the frame may be placeholders.
+  /// `call` numbers the program's calls of the compiled function.
+  bool prepare(const Frame& f, const NumpyApi& np, const OptionOverrides& options, uint64_t call);
+  enum class Outcome : uint8_t {
+    kNone,     ///< nothing has happened: the loop is the interpreter's
+    kDone,     ///< the frame stands behind the loop
+    kStopped,  ///< the frame stands before a later turn of the loop, with a Python error set
+  };
+  Outcome run(Frame& f, const NumpyApi& np, const OptionOverrides& options, uint64_t call);
+  /// Whether the code has a loop that was not given up.
+  bool may_hold(PyCodeObject* code) const;
+  /// How many loops were given up.
+  int given_up() const { return given_up_; }
+
+ private:
+  /// What is known of the loop at one place.
+  struct Place {
+    Ref code;
+    std::vector<std::shared_ptr<LoopProgram>> programs;
+    int failures = 0;        // reasons why there is no program, or why runs were taken back
+    int short_runs = 0;      // with too few turns
+    uint64_t last_call = 0;  // that came to it
+  };
+  void fail(Place& place, int times);
+  std::shared_ptr<LoopProgram> find(const Frame& f, const NumpyApi& np, const LoopRange& range, Place& place) const;
+  std::shared_ptr<LoopProgram> make(const Frame& f, const NumpyApi& np, const LoopRange& range, Place& place,
+                                    const OptionOverrides& options);
+
+  std::map<std::pair<PyObject*, int>, Place> places_;
+  int given_up_ = 0;
+};
+
+}  // namespace tatara::capture::native

@@ -1,0 +1,87 @@
+// What functions of NumPy, and of Python, mean in a loop's code.
+#include <algorithm>
+#include <string_view>
+
+#include "capture/native/loop_reader.h"
+#include "support/error.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture::native {
+
+using loops::ScalarOp;
+
+namespace {
+
+/// Ufuncs by their name.
+struct UfuncRow {
+  std::string_view name;
+  int operands;
+  ScalarOp op;
+};
+constexpr UfuncRow kUfuncs[] = {
+    {"add", 2, ScalarOp::kAdd},      {"subtract", 2, ScalarOp::kSub}, {"multiply", 2, ScalarOp::kMul},
+    {"divide", 2, ScalarOp::kDiv},   {"minimum", 2, ScalarOp::kMin},  {"maximum", 2, ScalarOp::kMax},
+    {"sqrt", 1, ScalarOp::kSqrt},    {"absolute", 1, ScalarOp::kAbs}, {"fabs", 1, ScalarOp::kAbs},
+    {"negative", 1, ScalarOp::kNeg}, {"exp", 1, ScalarOp::kExp},      {"log", 1, ScalarOp::kLog},
+    {"sin", 1, ScalarOp::kSin},      {"cos", 1, ScalarOp::kCos},      {"tanh", 1, ScalarOp::kTanh},
+    {"floor", 1, ScalarOp::kFloor},  {"ceil", 1, ScalarOp::kCeil},
+};
+
+const UfuncRow* ufunc_row(const std::string& name) {
+  const auto* found =
+      std::find_if(std::begin(kUfuncs), std::end(kUfuncs), [&](const UfuncRow& row) { return row.name == name; });
+  return found != std::end(kUfuncs) ? found : nullptr;
+}
+
+/// Other libraries have ufuncs of the same names.
+bool is_numpys_own(PyObject* ufunc, const std::string& name, const NumpyApi& np) {
+  return attr_or_null(np.numpy.get(), name.c_str()).get() == ufunc;
+}
+
+std::string text_attribute(PyObject* object, const char* name) {
+  const Ref found = attr_or_null(object, name);
+  return found && PyUnicode_Check(found.get()) ? PyUnicode_AsUTF8(found.get()) : std::string();
+}
+
+}  // namespace
+
+Value LoopReader::method(const Method& method, const std::vector<Value>& arguments) {
+  if (method.ufunc) {
+    const std::string name = text_attribute(method.ufunc.get(), "__name__");
+    const UfuncRow* row = is_numpys_own(method.ufunc.get(), name, np_) ? ufunc_row(name) : nullptr;
+    if (row == nullptr || row->operands != 2 || method.name != "outer" || arguments.size() != 2)
+      throw Unsupported(str_cat("the method ", method.name, " of a ufunc"));
+    return outer(row->op, arguments[0], arguments[1]);
+  }
+  if (method.name == "dot" && arguments.size() == 1) return dot(method.self, arguments[0]);
+  if (method.name == "sum" && arguments.empty()) return total(method.self);
+  if (method.name == "copy" && arguments.empty()) return materialise(method.self);
+  throw Unsupported(str_cat("the method ", method.name, " of an array"));
+}
+
+Value LoopReader::function(PyObject* callable, const std::vector<Value>& arguments) {
+  const std::string name = text_attribute(callable, "__name__");
+  const size_t count = arguments.size();
+  if (np_.is_ufunc(callable) && is_numpys_own(callable, name, np_)) {
+    const UfuncRow* row = ufunc_row(name);
+    if (row != nullptr && count == 1 && row->operands == 1) return apply_unary(row->op, arguments[0], false);
+    if (row != nullptr && count == 2 && row->operands == 2) return apply_binary(row->op, arguments[0], arguments[1]);
+    if (name == "matmul" && count == 2) return dot(arguments[0], arguments[1]);
+  } else if (np_.is_dispatcher(callable) && text_attribute(callable, "__module__") == "numpy") {
+    if (name == "dot" && count == 2) return dot(arguments[0], arguments[1]);
+    if (name == "sum" && count == 1) return total(arguments[0]);
+    if (name == "flip" && count == 1 && std::holds_alternative<GridRef>(arguments[0]))
+      return reversed(std::get<GridRef>(arguments[0]));
+  } else if (PyCFunction_CheckExact(callable) && text_attribute(callable, "__module__") == "builtins") {
+    const auto* grid = count == 1 ? std::get_if<GridRef>(&arguments[0]) : nullptr;
+    if (name == "abs" && count == 1) return apply_unary(ScalarOp::kAbs, arguments[0], true);
+    if (name == "len" && grid != nullptr && !(*grid)->extents.empty()) {
+      const Expr extent = (*grid)->extents[0];
+      return Whole{extent, range_of(extent)};
+    }
+    if ((name == "max" || name == "min") && count == 2) return extremum(name == "max", arguments[0], arguments[1]);
+  }
+  throw Unsupported(str_cat("a call of ", name.empty() ? "an object" : name));
+}
+
+}  // namespace tatara::capture::native
