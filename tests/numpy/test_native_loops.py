@@ -141,6 +141,56 @@ def _mixed(a: Any, scale: Any, offset: float, power: int) -> Any:
     return s, a
 
 
+def _temporaries(a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+    old = None
+    for k in range(a.shape[0]):
+        row = a[k]
+        old = b.copy()
+        scaled = row * 2.0 + old
+        b[1:] = scaled[:-1] - old[1:]
+        part = scaled[:2]
+        row[0] += part[1]
+    row[1] = 7.0
+    return row, old, scaled, a
+
+
+def _of_two_dimensions(a: Any, b: Any) -> tuple[Any, Any]:
+    for k in range(20):
+        mixed = a + b * k
+        a[0] = mixed[1]
+        column = b[:, 1]
+        column += 0.5
+    return mixed, column
+
+
+def _two_names(a: Any) -> tuple[Any, bool]:
+    for k in range(20):
+        row = a[k % 3]
+        same = row
+        same += 1.0
+    return a, same is row
+
+
+def _floyd(path: Any) -> None:
+    for k in range(path.shape[0]):
+        path[:] = np.minimum(path[:], np.add.outer(path[:, k], path[k, :]))
+
+
+def _whole_numbers(a: Any, b: Any, half: float) -> Any:
+    for i in range(1, a.shape[0]):
+        a[i] = max(a[i], a[i - 1])
+        a[i] += 3
+        b[i] = a[i] / 2 + half * a[i - 1]
+        a[:i] = a[:i] - a[i] * 2
+        b[:i] += a[:i]
+    return a, b
+
+
+def _small(a: Any) -> None:
+    for i in range(1, a.shape[0]):
+        a[i] = a[i] + a[i - 1]
+
+
 CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "prefix products": (_prefix_products, [_random(40, 40), np.zeros(40), _random(40)]),
     "triangular loops": (_triangular, [_random(18, 18)]),
@@ -156,6 +206,11 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "one value stored twice": (_chained, [_random(20, 19), np.zeros((19, 19))]),
     "an int that becomes a float": (_counted, [_random(17, 17)]),
     "numbers of several types": (_mixed, [_random(30, dtype=np.float32), np.float32(1.5), 2.5, 3]),
+    "arrays that locals are given": (_temporaries, [_random(17, 6), _random(6)]),
+    "of two dimensions": (_of_two_dimensions, [_random(4, 5), _random(4, 5)]),
+    "ints": (_floyd, [np.arange(400, dtype=np.int32).reshape(20, 20) % 37]),
+    "ints of 64 bits": (_floyd, [np.arange(400).reshape(20, 20) % 37]),
+    "ints and floats": (_whole_numbers, [np.arange(20, dtype=np.int32) % 7, _random(20), 0.5]),
     "numbers of float64": (_mixed, [_random(30), np.float64(1.5), 2.5, 3]),
 }
 
@@ -177,6 +232,18 @@ def test_loops_one_behind_the_other_are_native_each() -> None:
         return x, y, i
 
     _check(f, _random(30, 30), _random(30), loops=2)
+
+
+@pytest.mark.parametrize("f", [_two_names, _small, _whole_numbers, _of_two_dimensions])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.float32, np.float64])
+def test_whatever_the_type_is_the_results_are_numpys(f: Callable[..., Any], dtype: Any) -> None:
+    a, b = (np.arange(36).reshape(6, 6) % 11).astype(dtype), np.asfortranarray(_random(6, 6))
+    arguments = {_two_names: [a], _small: [np.arange(60).astype(dtype)], _whole_numbers: [a[:, 0], b[0], 0.5]}
+    compiled = tatara.compile(f)
+    for _ in range(3):
+        given = arguments.get(f, [a, b])
+        for got, expected in zip(_outcome(compiled, given), _outcome(f, given), strict=True):
+            _check_equal(got, expected)
 
 
 @pytest.mark.parametrize("place", [-1, 0, 7, 40])

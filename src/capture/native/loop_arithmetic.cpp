@@ -52,7 +52,7 @@ Value LoopReader::binary(int op, const Value& a, const Value& b) {
   if (!scalar) throw Unsupported(str_cat("the operator ", op, " on floats"));
   if (is_grid(a) || is_grid(b)) return combine(*scalar, a, b);
   if (!(is_number(a) || is_whole(a)) || !(is_number(b) || is_whole(b))) throw Unsupported("an operator on objects");
-  const DType dtype = joined(a, b);
+  const DType dtype = *scalar == ScalarOp::kDiv && is_integral(joined(a, b)) ? DType::kFloat64 : joined(a, b);
   return number_binary(op, as_number(a, dtype), as_number(b, dtype));
 }
 
@@ -83,7 +83,20 @@ Value LoopReader::whole_binary(int op, const Whole& a, const Whole& b) {
   }
 }
 
+/// NumPy warns where an int of its own leaves its type.
+Value LoopReader::small_int_binary(int op, const Number& a, const Number& b) {
+  const DType dtype = a.dtype;
+  if (dtype_size(dtype) > 4) throw Unsupported("arithmetic on 64-bit ints of NumPy's");
+  const DType wide = DType::kInt64;
+  const ScalarId result =
+      builder_->emit(*operator_of(op), wide, {builder_->cast(a.id, wide), builder_->cast(b.id, wide)});
+  const ScalarId narrow = builder_->cast(result, dtype);
+  builder_->stop_if(builder_->emit(ScalarOp::kNe, DType::kBool, {builder_->cast(narrow, wide), result}));
+  return Number{narrow, dtype, Strength::kStrong};
+}
+
 Value LoopReader::number_binary(int op, const Number& a, const Number& b) {
+  if (is_integral(a.dtype)) return small_int_binary(op, a, b);
   const Strength strength = joined_strength(a.strength, b.strength);
   // Python raises for a division by zero, NumPy warns.
   if (op == NB_TRUE_DIVIDE && strength != Strength::kStrong)
@@ -101,6 +114,11 @@ Value LoopReader::negative(const Value& value) {
 Number LoopReader::as_number(const Value& value, DType dtype) {
   if (const auto* whole = std::get_if<Whole>(&value)) {
     if (whole->range.lo < -kMostWhole || whole->range.hi > kMostWhole) throw Unsupported("an int that may be large");
+    const int bits = 8 * dtype_size(dtype);
+    const bool is_unsigned = is_integral(dtype) && !is_signed(dtype);
+    const int64_t most = bits == 64 ? kMostWhole : (int64_t{1} << (is_unsigned ? bits : bits - 1)) - 1;
+    if (is_integral(dtype) && (whole->range.lo < (is_unsigned ? 0 : -most) || whole->range.hi > most))
+      throw Unsupported("an int that may not fit into the type of an array");
     return {builder_->index(whole->value, dtype), dtype, Strength::kWeak};
   }
   const auto* number = std::get_if<Number>(&value);
@@ -108,29 +126,40 @@ Number LoopReader::as_number(const Value& value, DType dtype) {
   return {builder_->cast(number->id, dtype), dtype, number->strength};
 }
 
-GridRef LoopReader::as_grid(const Value& value) {
+/// An int becomes a number of this type.
+GridRef LoopReader::as_grid(const Value& value, DType dtype) {
   if (const auto* grid = std::get_if<GridRef>(&value)) return *grid;
-  const auto* strong = std::get_if<Number>(&value);
-  const Number number = as_number(value, strong != nullptr ? strong->dtype : DType::kFloat64);
+  const auto* given = std::get_if<Number>(&value);
+  const Number number = as_number(value, given != nullptr ? given->dtype : dtype);
   auto grid = std::make_shared<Grid>();
   grid->dtype = number.dtype;
   grid->at = [id = number.id](const std::vector<Expr>&) { return id; };
   return grid;
 }
 
+/// The type of two that have one.
+DType LoopReader::joined_types(DType a, DType b) {
+  if (a == b) return a;
+  if (is_floating(a) && is_floating(b)) return DType::kFloat64;
+  if (a != DType::kFloat64 && b != DType::kFloat64) throw Unsupported("ints of two types");
+  return DType::kFloat64;
+}
+
 /// The type in which NumPy computes with both.
 DType LoopReader::joined(const Value& a, const Value& b) const {
   std::optional<DType> strong;
-  bool either = false;
+  bool either = false, weak = false;
   for (const Value* each : {&a, &b}) {
     const auto* number = std::get_if<Number>(each);
     const auto* grid = std::get_if<GridRef>(each);
     either = either || (number != nullptr && number->strength == Strength::kEither);
+    weak = weak || (number != nullptr && number->strength != Strength::kStrong);
     if (grid == nullptr && (number == nullptr || number->strength != Strength::kStrong)) continue;
     const DType own = grid != nullptr ? (*grid)->dtype : number->dtype;
-    strong = strong ? promote_types(*strong, own) : own;
+    strong = strong ? joined_types(*strong, own) : own;
   }
-  if (either && strong == DType::kFloat32) throw Unsupported("a float of an unknown type with a float32");
+  if (either && strong && strong != DType::kFloat64) throw Unsupported("a float of an unknown type with another type");
+  if (weak && strong && is_integral(*strong)) return DType::kFloat64;
   return strong.value_or(DType::kFloat64);
 }
 
@@ -147,8 +176,8 @@ std::vector<Expr> LoopReader::joined_extents(const std::vector<Expr>& a, const s
 }
 
 GridRef LoopReader::combine(ScalarOp op, const Value& a, const Value& b) {
-  const DType dtype = joined(a, b);
-  GridRef x = as_grid(a), y = as_grid(b);
+  const DType dtype = op == ScalarOp::kDiv && is_integral(joined(a, b)) ? DType::kFloat64 : joined(a, b);
+  GridRef x = as_grid(a, dtype), y = as_grid(b, dtype);
   auto result = std::make_shared<Grid>();
   result->dtype = dtype;
   result->extents = joined_extents(x->extents, y->extents);
@@ -173,6 +202,8 @@ GridRef LoopReader::combine(ScalarOp op, const Value& a, const Value& b) {
 
 Value LoopReader::apply_unary(ScalarOp op, const Value& value, bool python) {
   if (const auto* grid = std::get_if<GridRef>(&value)) {
+    if (!is_floating((*grid)->dtype) && op != ScalarOp::kNeg && op != ScalarOp::kAbs)
+      throw Unsupported("a function of ints, which gives floats");
     auto result = std::make_shared<Grid>(**grid);
     result->view.reset();
     result->costly = result->costly || loops::is_elementary_function(op);
@@ -184,6 +215,7 @@ Value LoopReader::apply_unary(ScalarOp op, const Value& value, bool python) {
   if (is_whole(value) && op == ScalarOp::kAbs) throw Unsupported("abs of an int");
   const DType dtype = joined(value, value);
   const Number x = as_number(value, dtype);
+  if (!is_floating(dtype)) throw Unsupported("a function of an int of NumPy's");
   if (!python && x.strength == Strength::kEither) throw Unsupported("a float of an unknown type");
   return Number{builder_->emit(op, dtype, {x.id}), dtype, python ? x.strength : Strength::kStrong};
 }
@@ -218,7 +250,7 @@ Value LoopReader::dot(const Value& a, const Value& b) {
   const GridRef x = std::get<GridRef>(a), y = std::get<GridRef>(b);
   if (x->extents.size() != 1 || y->extents.size() != 1) return matrix_product(x, y);
   if (x->extents[0] != y->extents[0]) throw Unsupported("arrays of sizes that are not known to be equal");
-  const DType dtype = promote_types(x->dtype, y->dtype);
+  const DType dtype = joined_types(x->dtype, y->dtype);
   const Expr variable = builder_->new_variable(x->extents[0]);
   const ScalarId sum = builder_->sum(variable, x->extents[0], LoopKind::kVector, dtype, [&] {
     const ScalarId left = builder_->cast(x->at({variable}), dtype);
@@ -234,7 +266,7 @@ Value LoopReader::matrix_product(const GridRef& a, const GridRef& b) {
   const Expr length = x->extents.back();
   if (length != y->extents[0]) throw Unsupported("arrays of sizes that are not known to be equal");
   auto result = std::make_shared<Grid>();
-  result->dtype = promote_types(x->dtype, y->dtype);
+  result->dtype = joined_types(x->dtype, y->dtype);
   if (rows == 2) result->extents.push_back(x->extents[0]);
   if (columns == 2) result->extents.push_back(y->extents[1]);
   for (const GridRef& each : {x, y}) {
@@ -261,7 +293,7 @@ Value LoopReader::outer(ScalarOp op, const Value& a, const Value& b) {
     if ((*each)->costly) *each = materialise(*each);
   }
   auto result = std::make_shared<Grid>();
-  const DType dtype = result->dtype = promote_types(x->dtype, y->dtype);
+  const DType dtype = result->dtype = joined_types(x->dtype, y->dtype);
   result->extents = {x->extents[0], y->extents[0]};
   for (const GridRef& each : {x, y}) {
     for (const Read& read : each->reads) result->reads.push_back({read.view, false});
@@ -277,6 +309,7 @@ Value LoopReader::outer(ScalarOp op, const Value& a, const Value& b) {
 Value LoopReader::total(const Value& value) {
   if (!is_grid(value)) throw Unsupported("a sum of a number");
   const GridRef grid = std::get<GridRef>(value);
+  if (!is_floating(grid->dtype)) throw Unsupported("a sum of ints");
   std::vector<Expr> at;
   const std::function<ScalarId()> sum_from = [&]() -> ScalarId {
     if (at.size() == grid->extents.size()) return grid->at(at);

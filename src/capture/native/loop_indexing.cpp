@@ -120,7 +120,9 @@ void LoopReader::set_item(const Value& container, const Value& key, const Value&
       !std::holds_alternative<GridRef>(value)) {
     throw Unsupported("an object that is stored into an array");
   }
-  const GridRef elements = as_grid(value);
+  const DType dtype = (*grid)->dtype;
+  const GridRef elements = as_grid(value, dtype);
+  if (!is_floating(dtype) && elements->dtype != dtype) throw Unsupported("a store of another type into ints");
   if (elements->view && *elements->view == target) return;  // the end of `a[i] += b`
   assign(target, elements);
 }
@@ -130,7 +132,8 @@ Value LoopReader::in_place(int op, const Value& target, const Value& operand) {
   if (grid == nullptr || !(*grid)->view) return binary(op, target, operand);
   const Value result = binary(op, target, operand);
   const auto* elements = std::get_if<GridRef>(&result);
-  if (elements == nullptr || (*elements)->extents != (*grid)->extents)
+  if (elements == nullptr || (*elements)->extents != (*grid)->extents ||
+      (!is_floating((*grid)->dtype) && (*elements)->dtype != (*grid)->dtype))
     throw Unsupported("an operator in place of another size");
   assign(*(*grid)->view, *elements);
   return target;

@@ -117,8 +117,6 @@ bool LoopProgram::fits(const Frame& f, const NumpyApi& np) const {
   return true;
 }
 
-namespace {
-
 /// The memory of one run. What arrays held before it can be put back.
 class LoopMemory {
  public:
@@ -167,6 +165,8 @@ class LoopMemory {
   std::vector<std::unique_ptr<double[]>> owned_;
 };
 
+namespace {
+
 Ref number_object(double value, NumberTag tag, const NumpyApi& np) {
   switch (tag) {
     case NumberTag::kNone: break;
@@ -182,6 +182,40 @@ Ref number_object(double value, NumberTag tag, const NumpyApi& np) {
 }
 
 }  // namespace
+
+/// False with a Python error set: nothing has changed.
+bool LoopProgram::set_locals(Frame& f, const NumpyApi& np, LoopMemory& memory) const {
+  std::vector<std::pair<int, Ref>> made;
+  for (const LocalResult& result : results) {
+    const auto slot = static_cast<size_t>(result.slot);
+    Ref object;
+    if (result.number) {
+      object = number_object(memory.numbers[slot], static_cast<NumberTag>(memory.tags[slot]), np);
+    } else if (memory.wholes[2 * slot + 1] != 0) {
+      object = Ref::steal(PyLong_FromLongLong(memory.wholes[2 * slot]));
+    }
+    if (object) made.emplace_back(result.local, std::move(object));
+  }
+  for (const ArrayResult& result : arrays) {
+    const auto slot = static_cast<size_t>(result.slot);
+    if (memory.wholes[2 * slot + 1] != result.statement) continue;
+    const Buffer& buffer = buffers[static_cast<size_t>(result.buffer)];
+    auto* data = static_cast<char*>(memory.pointers[static_cast<size_t>(result.buffer)]);
+    Ref object;
+    if (buffer.kind == Buffer::Kind::kArray) {
+      data += memory.wholes[2 * slot] * dtype_size(buffer.dtype);
+      object = np.view(f.local(buffer.local), data, buffer.dtype, result.sizes, result.strides);
+    } else {
+      object = np.new_array(buffer.dtype, result.sizes, result.strides);
+      const auto bytes = static_cast<size_t>(buffer.numel) * static_cast<size_t>(dtype_size(buffer.dtype));
+      if (object) std::memcpy(NumpyApi::data(object.get()), data, bytes);
+    }
+    if (!object) return false;
+    made.emplace_back(result.local, std::move(object));
+  }
+  for (const auto& [local, object] : made) f.set_local(local, object.get());
+  return true;
+}
 
 LoopProgram::Outcome LoopProgram::run(Frame& f, const NumpyApi& np, int64_t& done) {
   std::optional<LoopMemory> kept;
@@ -213,15 +247,10 @@ LoopProgram::Outcome LoopProgram::run(Frame& f, const NumpyApi& np, int64_t& don
     memory.put_back();
     return Outcome::kTakenBack;
   }
-  for (const LocalResult& result : results) {
-    const auto slot = static_cast<size_t>(result.slot);
-    Ref object;
-    if (result.number) {
-      object = number_object(memory.numbers[slot], static_cast<NumberTag>(memory.tags[slot]), np);
-    } else if (memory.wholes[2 * slot + 1] != 0) {
-      object = Ref::steal(PyLong_FromLongLong(memory.wholes[2 * slot]));
-    }
-    if (object) f.set_local(result.local, object.get());
+  if (!set_locals(f, np, memory)) {
+    forget_error();
+    memory.put_back();
+    return Outcome::kTakenBack;
   }
   return done < range.turns ? Outcome::kInterrupted : Outcome::kDone;
 }

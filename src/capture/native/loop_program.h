@@ -37,6 +37,15 @@ struct LocalResult {
   int slot = -1;
 };
 
+/// An array that a statement of the loop gives a local: a view of an array of the frame, or a new one. The slot of an int has
+/// where it begins, and its flag the number of the statement.
+struct ArrayResult {
+  int local = -1, slot = -1;
+  int64_t statement = 0;
+  int buffer = -1;
+  std::vector<int64_t> sizes, strides;
+};
+
 /// Kinds of numbers in the kernel's memory; 0: the loop has not assigned it.
 enum class NumberTag : int64_t { kNone, kFloat, kFloat64, kFloat32, kWhole };
 
@@ -44,11 +53,14 @@ struct LoopRange {
   int64_t first = 0, step = 1, turns = 0;
 };
 
+class LoopMemory;
+
 struct LoopProgram {
   LoopRange range;
   std::vector<LocalFact> locals;
   std::vector<NameFact> names;
   std::vector<LocalResult> results;
+  std::vector<ArrayResult> arrays;
   /// A buffer of the kernel.
   struct Buffer {
     enum class Kind : uint8_t { kNumbers, kTags, kWholes, kArray, kScratch } kind = Kind::kScratch;
@@ -70,6 +82,9 @@ struct LoopProgram {
   enum class Outcome : uint8_t { kDone, kInterrupted, kTakenBack };
   /// Runs the loop and sets the frame's locals. `done`: turns that have run. kTakenBack: nothing has happened.
   Outcome run(Frame& f, const NumpyApi& np, int64_t& done);
+
+ private:
+  bool set_locals(Frame& f, const NumpyApi& np, LoopMemory& memory) const;
 };
 
 }  // namespace tatara::capture::native

@@ -21,8 +21,13 @@ struct Instruction {
 Instruction instruction_at(PyCodeObject* code, int at);
 /// Where the loop of a FOR_ITER goes on when its iterator is at its end.
 int exit_of_loop(const Instruction& head);
+/// Whether code that begins at this place (in code units) may read the local before it assigns it.
+bool is_read_behind(PyCodeObject* code, int place, int local);
 /// Whether a FOR_ITER of a range at this place may be worth native code.
 bool holds_loop(PyCodeObject* code, int head);
+
+/// Thrown where a local turns out to be of another kind than was taken so far: the code is read once more.
+struct NewType {};
 
 class LoopReader {
  public:
@@ -61,6 +66,9 @@ class LoopReader {
   Value load_local(int local);
   Value given_local(int local);
   void store_local(int local, Value value);
+  void keep_array(int local, const Grid& made, const View& view);
+  bool is_in_order(const Grid& made) const;
+  void check_lost_arrays() const;
   void store_number(int local, const Number& number, NumberTag tag);
   int number_slot(int local);
   int whole_slot(int local);
@@ -79,7 +87,9 @@ class LoopReader {
   Value number_binary(int op, const Number& a, const Number& b);
   Value negative(const Value& value);
   Number as_number(const Value& value, DType dtype);
-  GridRef as_grid(const Value& value);
+  GridRef as_grid(const Value& value, DType dtype);
+  static DType joined_types(DType a, DType b);
+  Value small_int_binary(int op, const Number& a, const Number& b);
   GridRef combine(loops::ScalarOp op, const Value& a, const Value& b);
   Value apply_unary(loops::ScalarOp op, const Value& value, bool python);
   Value apply_binary(loops::ScalarOp op, const Value& a, const Value& b);
@@ -116,6 +126,8 @@ class LoopReader {
   PyCodeObject* const code_;
   const int head_;
   const LoopRange range_;
+  std::set<int> rebound_;            // locals that are given arrays
+  std::set<int> lost_;               // of these, locals whose arrays the frame does not get
   std::set<int> assigned_;           // locals that the loop assigns
   std::map<int, NumberType> types_;  // of locals that are numbers, as far as it is known
   std::unique_ptr<LoopProgram> program_;

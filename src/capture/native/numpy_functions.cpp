@@ -55,7 +55,11 @@ Value LoopReader::method(const Method& method, const std::vector<Value>& argumen
   }
   if (method.name == "dot" && arguments.size() == 1) return dot(method.self, arguments[0]);
   if (method.name == "sum" && arguments.empty()) return total(method.self);
-  if (method.name == "copy" && arguments.empty()) return materialise(method.self);
+  if (method.name == "copy" && arguments.empty()) {
+    auto copy = std::make_shared<Grid>(*method.self);
+    copy->view.reset();
+    return copy;
+  }
   throw Unsupported(str_cat("the method ", method.name, " of an array"));
 }
 
