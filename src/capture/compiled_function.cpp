@@ -314,14 +314,19 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(cast(object)->dict);
   Py_VISIT(Py_TYPE(object));
   const TraceOwner* owner = cast(object)->owner;
-  return owner != nullptr ? Visitor(visit, arg)(owner->cache, owner->backend) : 0;
+  const Visitor visitor(visit, arg);
+  const int result = owner != nullptr ? visitor(owner->cache, owner->backend) : 0;
+  return result != 0 || owner == nullptr || owner->loops == nullptr ? result : owner->loops->traverse(visitor);
 }
 
 int compiled_clear(PyObject* object) {
   Py_CLEAR(cast(object)->self);
   Py_CLEAR(cast(object)->dict);
   // What was captured holds modules, cells and functions, which may hold the compiled function.
-  if (cast(object)->owner != nullptr) cast(object)->owner->cache.clear();
+  if (TraceOwner* owner = cast(object)->owner; owner != nullptr) {
+    owner->cache.clear();
+    owner->loops = nullptr;
+  }
   return 0;
 }
 

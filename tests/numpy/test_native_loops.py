@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import signal
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -191,6 +193,35 @@ def _small(a: Any) -> None:
         a[i] = a[i] + a[i - 1]
 
 
+def _pressure(steps: int, p: Any, dx: float, b: Any) -> Any:
+    pn = np.empty_like(p)
+    for _ in range(steps):
+        pn = p.copy()
+        p[1:-1, 1:-1] = ((pn[1:-1, 2:] + pn[1:-1, 0:-2]) * dx**2 + b[1:-1, 1:-1]) / (2 * (dx**2 + 1))
+        p[:, -1] = p[:, -2]
+        p[-1, :] = 0
+    return p[1, 1] * 0.5
+
+
+def _smallest(x: Any, y: float) -> Any:
+    x = x * y
+    total = 0.0
+    for i in range(3):
+        total += x + i
+    return total
+
+
+def _calls(p: Any, b: Any, dx: float) -> tuple[Any, Any]:
+    u = np.zeros_like(p)
+    last = 0.0
+    for _ in range(20):
+        un = u.copy()
+        last = _pressure(3, p, dx, b)
+        u[1:-1, 1:-1] = un[1:-1, 1:-1] * dx + p[1:-1, 2:] - p[1:-1, 0:-2]
+        u[0, :] = _smallest(last, dx)
+    return u, last
+
+
 CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "prefix products": (_prefix_products, [_random(40, 40), np.zeros(40), _random(40)]),
     "triangular loops": (_triangular, [_random(18, 18)]),
@@ -211,6 +242,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "ints": (_floyd, [np.arange(400, dtype=np.int32).reshape(20, 20) % 37]),
     "ints of 64 bits": (_floyd, [np.arange(400).reshape(20, 20) % 37]),
     "ints and floats": (_whole_numbers, [np.arange(20, dtype=np.int32) % 7, _random(20), 0.5]),
+    "functions that are called": (_calls, [_random(7, 8), _random(7, 8), 0.3]),
     "numbers of float64": (_mixed, [_random(30), np.float64(1.5), 2.5, 3]),
 }
 
@@ -232,6 +264,36 @@ def test_loops_one_behind_the_other_are_native_each() -> None:
         return x, y, i
 
     _check(f, _random(30, 30), _random(30), loops=2)
+
+
+def test_a_function_that_is_called_may_change() -> None:
+    space: dict[str, Any] = {}
+    exec("def g(x): return x * 2.0\ndef f(a):\n    for i in range(20):\n        a[i] = g(a[i])\n    return a\n", space)
+    compiled = tatara.compile(space["f"])
+    first = space["g"]
+
+    def check() -> None:
+        for got, expected in zip(_outcome(compiled, [_random(20)]), _outcome(space["f"], [_random(20)]), strict=True):
+            _check_equal(got, expected)
+
+    check()
+    first.__code__ = (lambda x: x * 3.0).__code__
+    check()
+    space["g"] = lambda x: x + 1.0
+    check()
+
+
+def test_what_native_loops_know_is_freed_with_the_function() -> None:
+    space: dict[str, Any] = {"np": np}
+    exec("def g(x): return x * 2.0\ndef f(a):\n    for i in range(20):\n        a[i] = g(np.sqrt(a[i]))\n", space)
+    space["compiled"] = tatara.compile(space["f"])
+    before = tatara.stats()["native_loop_runs"]
+    space["compiled"](_random(20))
+    assert tatara.stats()["native_loop_runs"] == before + 1
+    alive = weakref.ref(space["g"])
+    del space
+    gc.collect()
+    assert alive() is None
 
 
 @pytest.mark.parametrize("f", [_two_names, _small, _whole_numbers, _of_two_dimensions])

@@ -33,12 +33,12 @@ int LoopReader::whole_slot(int local) {
 
 Value LoopReader::load_local(int local) {
   Local& now = locals_[local];
-  if (now.state == Local::State::kUnknown) {
+  if (now.state == Local::State::kUnknown || (base_ != 0 && now.state == Local::State::kGiven)) {
     // An int before the loop that becomes a float in it is read as a float.
-    PyObject* const object = f_.local(local);
+    PyObject* const object = given_object(local);
     const bool whole = object != nullptr && (PyLong_CheckExact(object) || is_symbolic_int(object));
     if (whole && types_.emplace(local, NumberType{DType::kFloat64, Strength::kEither}).second) throw NewType{};
-    throw Unsupported(str_cat("what ", PyUnicode_AsUTF8(PyTuple_GET_ITEM(code_->co_localsplusnames, local)),
+    throw Unsupported(str_cat("what ", PyUnicode_AsUTF8(PyTuple_GET_ITEM(code_->co_localsplusnames, local - base_)),
                               " is here depends on the turn"));
   }
   if (now.state == Local::State::kGiven) {
@@ -137,6 +137,10 @@ void LoopReader::store_local(int local, Value value) {
       store_number(local, as_number(value, DType::kFloat64), NumberTag::kWhole);
       return;
     }
+    if (base_ != 0) {
+      now = {Local::State::kKnown, std::move(value)};
+      return;
+    }
     const int slot = 2 * whole_slot(local);
     builder_->store(wholes_, builder_->constant(slot), builder_->index(whole->value, DType::kInt64));
     builder_->store(wholes_, builder_->constant(slot + 1), builder_->number(1, DType::kInt64));
@@ -150,12 +154,19 @@ void LoopReader::store_local(int local, Value value) {
     return;
   }
   if (grid != nullptr && (*grid)->view && !rebound_.contains(local) && now.state != Local::State::kUnknown &&
-      f_.local(local) != nullptr) {
+      given_object(local) != nullptr) {
     const Value before = load_local(local);
     const auto* same = std::get_if<GridRef>(&before);
     if (same != nullptr && (*same)->view == (*grid)->view) return;
   }
+  const auto* object = std::get_if<Ref>(&value);
+  if (object != nullptr && base_ != 0) now = {Local::State::kKnown, *object};
+  if (object != nullptr && base_ != 0) return;
   if (grid == nullptr) throw Unsupported("an object that a local is given");
+  if (base_ != 0) {
+    now = {Local::State::kKnown, (*grid)->view ? *grid : materialise(*grid)};
+    return;
+  }
   if (rebound_.insert(local).second) throw NewType{};
   const bool shared = std::any_of(locals_.begin(), locals_.end(), [&](const auto& each) {
     const auto* other = std::get_if<GridRef>(&each.second.value);
@@ -303,7 +314,9 @@ Value LoopReader::call(const Value& callable, std::vector<Value> arguments) {
     }
     return range;
   }
-  return function(object->get(), arguments);
+  if (!PyFunction_Check(object->get())) return function(object->get(), arguments);
+  program_->functions.emplace_back(*object, Ref::borrow(PyFunction_GET_CODE(object->get())));
+  return read_call(object->get(), std::move(arguments));
 }
 
 }  // namespace tatara::capture::native

@@ -90,6 +90,13 @@ Ref seen_value(PyObject* object) {
   return is_derived_int(object) ? Ref() : Ref::borrow(object);
 }
 
+int LoopProgram::traverse(const Visitor& visit) const {
+  for (const NameFact& fact : names) {
+    if (const int result = visit(fact.module, fact.name, fact.value); result != 0) return result;
+  }
+  return visit(functions);
+}
+
 bool LoopProgram::fits(const Frame& f, const NumpyApi& np) const {
   for (const LocalFact& fact : locals) {
     if (!fits_fact(fact, f.local(fact.local) != nullptr ? seen_value(f.local(fact.local)).get() : nullptr, np))
@@ -106,6 +113,9 @@ bool LoopProgram::fits(const Frame& f, const NumpyApi& np) const {
     if (found_name(fact, f) == fact.value.get()) continue;
     forget_error();
     return false;
+  }
+  for (const auto& [function, read] : functions) {
+    if (PyFunction_GET_CODE(function.get()) != read.get()) return false;
   }
   for (const Buffer& written : buffers) {
     if (written.kind != Buffer::Kind::kArray || !written.written) continue;

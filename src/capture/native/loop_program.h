@@ -59,6 +59,7 @@ struct LoopProgram {
   LoopRange range;
   std::vector<LocalFact> locals;
   std::vector<NameFact> names;
+  std::vector<std::pair<Ref, Ref>> functions;  // that were read, and their code
   std::vector<LocalResult> results;
   std::vector<ArrayResult> arrays;
   /// A buffer of the kernel.
@@ -77,6 +78,8 @@ struct LoopProgram {
   int exit = 0;      // byte offset behind the loop
   int failures = 0;  // runs that were taken back
 
+  /// Hands the references that it owns to the cycle collector.
+  int traverse(const Visitor& visit) const;
   /// Whether the frame, which stands before the loop, is as it was made for.
   bool fits(const Frame& f, const NumpyApi& np) const;
   enum class Outcome : uint8_t { kDone, kInterrupted, kTakenBack };

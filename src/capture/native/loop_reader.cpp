@@ -3,6 +3,7 @@
 #include <opcode.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "capture/numbers/symbolic_int.h"
@@ -17,7 +18,8 @@ using loops::ScalarOp;
 namespace {
 
 constexpr int kMostSlots = 64;
-constexpr int kMostDepth = 8;                          // of loops
+constexpr int kMostCalls = 64;                         // of functions, one within the other or not
+constexpr int kLocalsOfCall = 1000;                    // numbers that are kept for a call's locals
 constexpr bool kNewer = PY_VERSION_HEX >= 0x030C0000;  // 3.12 and later
 
 bool jumps_back(const Instruction& i, int head) { return i.opcode == JUMP_BACKWARD && i.next - i.oparg == head; }
@@ -32,10 +34,10 @@ std::set<int> LoopReader::assigned_in(int head) const {
   const Instruction start = instruction_at(code_, head);
   for (int at = start.next; at < start.next + start.oparg;) {
     const Instruction i = instruction_at(code_, at);
-    if (i.opcode == STORE_FAST) found.insert(i.oparg);
+    if (i.opcode == STORE_FAST) found.insert(base_ + i.oparg);
 #if PY_VERSION_HEX >= 0x030D0000
-    if (i.opcode == STORE_FAST_LOAD_FAST || i.opcode == STORE_FAST_STORE_FAST) found.insert(i.oparg >> 4);
-    if (i.opcode == STORE_FAST_STORE_FAST) found.insert(i.oparg & 15);
+    if (i.opcode == STORE_FAST_LOAD_FAST || i.opcode == STORE_FAST_STORE_FAST) found.insert(base_ + (i.oparg >> 4));
+    if (i.opcode == STORE_FAST_STORE_FAST) found.insert(base_ + (i.oparg & 15));
 #endif
     at = i.next;
   }
@@ -65,6 +67,8 @@ void LoopReader::read_once() {
   arrays_.clear();
   number_slots_.clear();
   whole_slots_.clear();
+  code_ = f_.code();
+  base_ = calls_ = 0;
   lost_.clear();
   stack_.clear();
   using Kind = LoopProgram::Buffer::Kind;
@@ -96,8 +100,8 @@ void LoopReader::read_once() {
 void LoopReader::forget_assigned(const std::set<int>& assigned) {
   for (const int local : assigned) {
     Local& now = locals_[local];
-    const bool array =
-        now.state == Local::State::kKnown && std::holds_alternative<GridRef>(now.value) && !rebound_.contains(local);
+    const bool array = now.state == Local::State::kKnown && std::holds_alternative<GridRef>(now.value) && base_ == 0 &&
+                       !rebound_.contains(local);
     if (!array && now.state != Local::State::kNumber) now.state = Local::State::kUnknown;
   }
 }
@@ -105,8 +109,13 @@ void LoopReader::forget_assigned(const std::set<int>& assigned) {
 /// Numbers that the loop assigns are in memory from here on.
 void LoopReader::keep_numbers(const std::set<int>& assigned) {
   for (const int local : assigned) {
-    PyObject* const object = f_.local(local);
-    if (locals_[local].state != Local::State::kGiven || object == nullptr) continue;
+    const Local& now = locals_[local];
+    if (base_ != 0 && now.state == Local::State::kKnown && std::holds_alternative<Number>(now.value)) {
+      store_local(local, Value(now.value));
+      continue;
+    }
+    PyObject* const object = given_object(local);
+    if (now.state != Local::State::kGiven || object == nullptr) continue;
     const bool number = PyFloat_CheckExact(object) || is_symbolic_float(object) || np_.is_scalar(object);
     const bool array = np_.is_array(object) && !rebound_.contains(local);
     if (number || types_.contains(local) || array) load_local(local);
@@ -114,9 +123,6 @@ void LoopReader::keep_numbers(const std::set<int>& assigned) {
 }
 
 void LoopReader::loop_turns(const Range& range, int head, bool outermost) {
-  if (std::count_if(stack_.begin(), stack_.end(), [](const Value& v) { return std::holds_alternative<Range>(v); }) >
-      kMostDepth)
-    throw Unsupported("loops too deep");
   ExprContext& ctx = builder_->ctx();
   const Expr distance =
       range.step > 0 ? ctx.sub(range.to.value, range.from.value) : ctx.sub(range.from.value, range.to.value);
@@ -166,6 +172,36 @@ void LoopReader::body(int from, int head) {
 
 // ---- Instructions ------------------------------------------------------------------------------------------------------
 
+/// The call of a function of the program is read as part of the loop.
+Value LoopReader::read_call(PyObject* function, std::vector<Value> arguments) {
+  auto* const code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  constexpr int kOther = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+  const bool plain = (code->co_flags & kOther) == 0 && code->co_kwonlyargcount == 0 &&
+                     code->co_nlocalsplus == code->co_nlocals && PyBytes_GET_SIZE(code->co_exceptiontable) == 0 &&
+                     code->co_argcount == static_cast<int>(arguments.size()) &&
+                     PyFunction_GET_GLOBALS(function) == f_.globals();
+  if (!plain) throw Unsupported("a call of a function of another kind");
+  if (++calls_ > kMostCalls || code->co_nlocals >= kLocalsOfCall) throw Unsupported("many calls of functions");
+  const auto outer = std::pair(code_, base_);
+  const size_t depth = stack_.size();
+  code_ = code;
+  base_ = calls_ * kLocalsOfCall;
+  for (size_t n = 0; n < arguments.size(); ++n) {
+    const auto* grid = std::get_if<GridRef>(&arguments[n]);
+    if (grid != nullptr && !(*grid)->view) arguments[n] = materialise(*grid);
+    locals_[base_ + static_cast<int>(n)] = {Local::State::kKnown, arguments[n]};
+  }
+  Value result;
+  for (int at = 0; at >= 0;) {
+    const Instruction i = instruction_at(code, at);
+    at = i.opcode == FOR_ITER ? nested_loop(i) : i.opcode == RETURN_VALUE ? -1 : step(i);
+  }
+  result = pop();
+  if (stack_.size() != depth) throw Unsupported("values on the stack at a return");
+  std::tie(code_, base_) = outer;
+  return result;
+}
+
 Value LoopReader::pop() {
   if (stack_.empty()) throw Unsupported("code that works on older values of the stack");
   Value top = std::move(stack_.back());
@@ -189,8 +225,8 @@ bool LoopReader::step_stack(const Instruction& i) {
 #else
     case LOAD_FAST_CHECK:
 #endif
-    case LOAD_FAST: push(load_local(i.oparg)); return true;
-    case STORE_FAST: store_local(i.oparg, pop()); return true;
+    case LOAD_FAST: push(load_local(base_ + i.oparg)); return true;
+    case STORE_FAST: store_local(base_ + i.oparg, pop()); return true;
     case LOAD_CONST: push(constant_of(PyTuple_GET_ITEM(code_->co_consts, i.oparg))); return true;
     case PUSH_NULL: push(Nothing{}); return true;
     case POP_TOP: pop(); return true;
@@ -205,16 +241,16 @@ bool LoopReader::step_stack(const Instruction& i) {
     case SWAP: std::swap(peek(1), peek(i.oparg)); return true;
 #if PY_VERSION_HEX >= 0x030D0000
     case LOAD_FAST_LOAD_FAST:
-      push(load_local(i.oparg >> 4));
-      push(load_local(i.oparg & 15));
+      push(load_local(base_ + (i.oparg >> 4)));
+      push(load_local(base_ + (i.oparg & 15)));
       return true;
     case STORE_FAST_LOAD_FAST:
-      store_local(i.oparg >> 4, pop());
-      push(load_local(i.oparg & 15));
+      store_local(base_ + (i.oparg >> 4), pop());
+      push(load_local(base_ + (i.oparg & 15)));
       return true;
     case STORE_FAST_STORE_FAST:
-      store_local(i.oparg >> 4, pop());
-      store_local(i.oparg & 15, pop());
+      store_local(base_ + (i.oparg >> 4), pop());
+      store_local(base_ + (i.oparg & 15), pop());
       return true;
 #endif
     default: return false;

@@ -63,6 +63,8 @@ class LoopReader {
   void keep_numbers(const std::set<int>& assigned);
   std::set<int> assigned_in(int head) const;
 
+  Value read_call(PyObject* function, std::vector<Value> arguments);
+  PyObject* given_object(int local) const { return base_ == 0 ? f_.local(local) : nullptr; }
   Value load_local(int local);
   Value given_local(int local);
   void store_local(int local, Value value);
@@ -123,7 +125,9 @@ class LoopReader {
 
   const Frame& f_;
   const NumpyApi& np_;
-  PyCodeObject* const code_;
+  PyCodeObject* code_;  // that is read now: the frame's, or of a function that is called
+  int base_ = 0;        // the number of its first local
+  int calls_ = 0;
   const int head_;
   const LoopRange range_;
   std::set<int> rebound_;            // locals that are given arrays

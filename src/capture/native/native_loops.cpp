@@ -104,6 +104,17 @@ void NativeLoops::fail(Place& place, int times) {
   if (!before && place.failures >= kMostFailures) ++given_up_;
 }
 
+int NativeLoops::traverse(const Visitor& visit) const {
+  for (const auto& [where, place] : places_) {
+    for (const auto& program : place.programs) {
+      // Another call may run it.
+      const int result = program.use_count() == 1 ? program->traverse(visit) : 0;
+      if (result != 0) return result;
+    }
+  }
+  return 0;
+}
+
 bool NativeLoops::may_hold(PyCodeObject* code) const {
   const auto size = static_cast<int>(Py_SIZE(code));
   for (int at = 0; at < size;) {

@@ -31,6 +31,7 @@ class NativeLoops {
     kStopped,  ///< the frame stands before a later turn of the loop, with a Python error set
   };
   Outcome run(Frame& f, const NumpyApi& np, const OptionOverrides& options, uint64_t call);
+  int traverse(const Visitor& visit) const;
   /// Whether the code has a loop that was not given up.
   bool may_hold(PyCodeObject* code) const;
   /// How many loops were given up.

@@ -74,6 +74,12 @@ Value LoopReader::function(PyObject* callable, const std::vector<Value>& argumen
   } else if (np_.is_dispatcher(callable) && text_attribute(callable, "__module__") == "numpy") {
     if (name == "dot" && count == 2) return dot(arguments[0], arguments[1]);
     if (name == "sum" && count == 1) return total(arguments[0]);
+    if ((name == "empty_like" || name == "zeros_like") && count == 1 && std::holds_alternative<GridRef>(arguments[0])) {
+      auto zeros = std::make_shared<Grid>(*std::get<GridRef>(arguments[0]));
+      zeros->view.reset();
+      zeros->at = [this, dtype = zeros->dtype](const std::vector<Expr>&) { return builder_->number(0, dtype); };
+      return zeros;
+    }
     if (name == "flip" && count == 1 && std::holds_alternative<GridRef>(arguments[0]))
       return reversed(std::get<GridRef>(arguments[0]));
   } else if (PyCFunction_CheckExact(callable) && text_attribute(callable, "__module__") == "builtins") {
