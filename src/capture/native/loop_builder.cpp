@@ -68,9 +68,9 @@ void LoopBuilder::store(int buffer, Expr at, ScalarId value) {
   put(Store{buffer, at, cast_value, kNoScalar, StoreMode::kSet, false});
 }
 
-Expr LoopBuilder::checked(ScalarId value, Expr size) {
+Expr LoopBuilder::checked(ScalarId value, Expr size, bool wrap) {
   const Expr symbol = ctx().symbol(str_cat("x", values_++), {0, std::max<int64_t>(size.const_value() - 1, 0)});
-  put(IndexValue{value, symbol, size, true, true, kNoScalar});
+  put(IndexValue{value, symbol, size, wrap, true, kNoScalar});
   return symbol;
 }
 

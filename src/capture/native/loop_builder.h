@@ -33,8 +33,8 @@ class LoopBuilder {
   ScalarId cast(ScalarId x, DType dtype);
   ScalarId load(int buffer, Expr at);
   void store(int buffer, Expr at, ScalarId value);
-  /// The kernel stops where the integer is outside of [0, size); a negative one counts from the end.
-  Expr checked(ScalarId value, Expr size);
+  /// The kernel stops where the integer is outside of [0, size); with `wrap` a negative one counts from the end.
+  Expr checked(ScalarId value, Expr size, bool wrap);
   /// The kernel stops where the scalar is true.
   void stop_if(ScalarId condition);
 

@@ -1,6 +1,7 @@
 // Indices, slices and stores of a loop's code.
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "capture/native/loop_reader.h"
@@ -31,7 +32,38 @@ GridRef LoopReader::view_grid(View view) {
 Value LoopReader::element_or_view(View view) {
   if (!view.extents.empty()) return view_grid(std::move(view));
   const DType dtype = program_->buffers[static_cast<size_t>(view.array)].dtype;
-  return Number{builder_->load(view.array, view.offset), dtype, Strength::kStrong};
+  const ScalarId loaded = builder_->load(view.array, view.offset);
+  return Number{loaded, dtype, Strength::kStrong, is_integral(dtype) ? view.array : -1, view.offset};
+}
+
+/// An int of NumPy's as one of Python's, from 0 up to `most`; other values stop the kernel. The same element that nothing has
+/// written meanwhile is the same int.
+Whole LoopReader::bounded_int(const Number& number, Expr most) {
+  if (!is_integral(number.dtype) || !most.is_const()) throw Unsupported("an index that is no int, or into a part");
+  const auto key = std::tuple(number.array, number.place, most);
+  const auto found = std::find_if(bounded_.begin(), bounded_.end(), [&](const auto& each) { return each.first == key; });
+  if (number.array >= 0 && found != bounded_.end()) return found->second;
+  const Expr value = builder_->checked(number.id, builder_->ctx().add(most, builder_->constant(1)), false);
+  const Whole whole{value, {0, most.const_value()}};
+  if (number.array >= 0) bounded_.emplace_back(key, whole);
+  return whole;
+}
+
+/// One dimension by an array of ints.
+GridRef LoopReader::gather(const GridRef& source, const GridRef& places) {
+  const View view = *source->view;
+  if (view.extents.size() != 1 || !view.extents[0].is_const() || !is_integral(places->dtype))
+    throw Unsupported("an index by an array");
+  auto result = std::make_shared<Grid>();
+  result->dtype = source->dtype;
+  result->extents = places->extents;
+  for (const Read& read : places->reads) result->reads.push_back(read);
+  result->reads.push_back({view, false});
+  result->at = [this, view, places](const std::vector<Expr>& at) {
+    const Expr place = builder_->checked(places->at(at), view.extents[0], true);
+    return builder_->load(view.array, address(view, {place}));
+  };
+  return result;
 }
 
 Expr LoopReader::place_of(const Whole& index, Expr extent) {
@@ -39,7 +71,7 @@ Expr LoopReader::place_of(const Whole& index, Expr extent) {
   if (index.range.lo >= 0 && index.range.hi < size.lo) return index.value;
   if (index.range.hi < 0 && index.range.lo >= -size.lo) return builder_->ctx().add(index.value, extent);
   if (!extent.is_const()) throw Unsupported("an index that is not known to be inside");
-  return builder_->checked(builder_->index(index.value, DType::kInt64), extent);
+  return builder_->checked(builder_->index(index.value, DType::kInt64), extent, true);
 }
 
 void LoopReader::slice_dimension(const Slice& slice, Expr extent, Expr stride, View& result) {
@@ -51,8 +83,11 @@ void LoopReader::slice_dimension(const Slice& slice, Expr extent, Expr stride, V
     return;
   }
   const IntRange size = range_of(extent);
-  const auto bound = [&](const std::optional<Whole>& given, Expr otherwise) {
-    if (!given) return otherwise;
+  const auto bound = [&](const std::optional<Value>& value, Expr otherwise) {
+    if (!value) return otherwise;
+    const auto* number = std::get_if<Number>(&*value);
+    const Whole whole = number != nullptr ? bounded_int(*number, extent) : std::get<Whole>(*value);
+    const Whole* const given = &whole;
     if (given->range.lo >= 0) return given->range.hi <= size.lo ? given->value : ctx.min(given->value, extent);
     if (given->range.hi >= 0) throw Unsupported("a slice that begins or ends at an int whose sign varies");
     const Expr from_end = ctx.add(given->value, extent);
@@ -82,10 +117,13 @@ View LoopReader::index_view(const View& view, const Value& key) {
     if (d == view.extents.size()) throw Unsupported("too many indices");
     const Expr extent = view.extents[d], stride = view.strides[d];
     ++d;
-    if (const auto* whole = std::get_if<Whole>(&each)) {
+    if (const auto* number = std::get_if<Number>(&each)) {
+      const Whole inside = bounded_int(*number, ctx.sub(extent, ctx.constant(1)));
+      result.offset = ctx.add(result.offset, ctx.mul(inside.value, stride));
+    } else if (const auto* whole = std::get_if<Whole>(&each)) {
       result.offset = ctx.add(result.offset, ctx.mul(place_of(*whole, extent), stride));
-    } else if (const auto* slice = std::get_if<Slice>(&each)) {
-      slice_dimension(*slice, extent, stride, result);
+    } else if (const auto* slice = std::get_if<std::shared_ptr<Slice>>(&each)) {
+      slice_dimension(**slice, extent, stride, result);
     } else {
       throw Unsupported("an index that is no int and no slice");
     }
@@ -109,6 +147,7 @@ Value LoopReader::get_item(const Value& container, const Value& key) {
   const auto* grid = std::get_if<GridRef>(&container);
   if (grid == nullptr) throw Unsupported("an item of something else than an array");
   const GridRef source = (*grid)->view ? *grid : materialise(*grid);
+  if (const auto* places = std::get_if<GridRef>(&key)) return gather(source, *places);
   return element_or_view(index_view(*source->view, key));
 }
 
@@ -212,6 +251,7 @@ GridRef LoopReader::materialise(const GridRef& value) {
 
 void LoopReader::written(int array) {
   program_->buffers[static_cast<size_t>(array)].written = true;
+  std::erase_if(bounded_, [array](const auto& each) { return std::get<0>(each.first) == array; });
   for (const Value& each : stack_) {
     const auto* grid = std::get_if<GridRef>(&each);
     if (grid == nullptr || (*grid)->view) continue;

@@ -70,6 +70,7 @@ void LoopReader::read_once() {
   code_ = f_.code();
   base_ = calls_ = 0;
   lost_.clear();
+  bounded_.clear();
   stack_.clear();
   using Kind = LoopProgram::Buffer::Kind;
   const auto add = [&](const char* name, Kind kind, DType dtype) {
@@ -134,6 +135,7 @@ void LoopReader::loop_turns(const Range& range, int head, bool outermost) {
   const Expr variable = builder_->new_variable(turns);
   builder_->open_loop(variable, turns, outermost ? LoopKind::kParallel : LoopKind::kSerial);
   forget_assigned(assigned);
+  bounded_.clear();
   const std::map<int, Local> before = locals_;
   Whole counter{ctx.add(range.from.value, ctx.mul(variable, builder_->constant(range.step))), {}};
   const IntRange exact = range_of(counter.value);
@@ -145,6 +147,7 @@ void LoopReader::loop_turns(const Range& range, int head, bool outermost) {
   body(instruction_at(code_, head).next, head);
   if (stack_.size() != depth) throw Unsupported("values on the stack at the end of a turn");
   builder_->close_loop();
+  bounded_.clear();
   // It may have had no turn.
   forget_assigned(assigned);
   for (const int local : assigned) {
@@ -339,20 +342,21 @@ bool LoopReader::step_value(const Instruction& i) {
 }
 
 /// Of the two bounds on the stack, and a step.
-Slice LoopReader::pop_slice(const Value& by) {
-  const auto bound = [](const Value& v) -> std::optional<Whole> {
-    if (const auto* whole = std::get_if<Whole>(&v)) return *whole;
+std::shared_ptr<Slice> LoopReader::pop_slice(const Value& by) {
+  const auto bound = [](const Value& v) -> std::optional<Value> {
+    if (std::holds_alternative<Whole>(v) || std::holds_alternative<Number>(v)) return v;
     const auto* object = std::get_if<Ref>(&v);
     if (object == nullptr || object->get() != Py_None) throw Unsupported("a slice by something else than ints");
     return std::nullopt;
   };
-  Slice slice;
-  slice.to = bound(pop());
-  slice.from = bound(pop());
-  const std::optional<Whole> step_by = bound(by);
-  if (!step_by || step_by->value.is_const(1)) return slice;
-  if (!step_by->value.is_const(-1) || slice.from || slice.to) throw Unsupported("a slice with a step");
-  slice.reversed = true;
+  auto slice = std::make_shared<Slice>();
+  slice->to = bound(pop());
+  slice->from = bound(pop());
+  const std::optional<Value> step_by = bound(by);
+  const auto* whole = step_by ? std::get_if<Whole>(&*step_by) : nullptr;
+  if (!step_by || (whole != nullptr && whole->value.is_const(1))) return slice;
+  if (whole == nullptr || !whole->value.is_const(-1) || slice->from || slice->to) throw Unsupported("a slice with a step");
+  slice->reversed = true;
   return slice;
 }
 

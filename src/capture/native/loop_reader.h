@@ -6,6 +6,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "capture/native/loop_program.h"
@@ -56,7 +58,7 @@ class LoopReader {
   bool step_stack(const Instruction& i);
   bool step_name(const Instruction& i);
   bool step_value(const Instruction& i);
-  Slice pop_slice(const Value& by);
+  std::shared_ptr<Slice> pop_slice(const Value& by);
   int nested_loop(const Instruction& head);
   void loop_turns(const Range& range, int head, bool outermost);
   void forget_assigned(const std::set<int>& assigned);
@@ -115,6 +117,8 @@ class LoopReader {
   void slice_dimension(const Slice& slice, Expr extent, Expr stride, View& result);
   bool apart(const View& a, const View& b);
   GridRef view_grid(View view);
+  Whole bounded_int(const Number& number, Expr most);
+  GridRef gather(const GridRef& source, const GridRef& places);
   Value element_or_view(View view);
   void assign(const View& target, const GridRef& value);
   void store_elements(const View& target, const GridRef& value);
@@ -140,6 +144,8 @@ class LoopReader {
   std::map<PyObject*, int> arrays_;  // buffers by array
   std::map<int, int> number_slots_, whole_slots_;
   std::vector<Value> stack_;
+  // Ints that were read from arrays in the present block, by buffer, place and bound.
+  std::vector<std::pair<std::tuple<int, Expr, Expr>, Whole>> bounded_;
   int numbers_ = -1, tags_ = -1, wholes_ = -1;  // buffers
 };
 

@@ -26,6 +26,15 @@ struct Number {
   ScalarId id;
   DType dtype = DType::kFloat64;
   Strength strength = Strength::kStrong;
+  // Of an int: the element of the buffer that it was read from; -1: of none.
+  int array = -1;
+  Expr place = {};
+};
+
+/// Of a branch: what is known already, or a scalar.
+struct Condition {
+  std::optional<bool> known;
+  ScalarId id = loops::kNoScalar;
 };
 
 /// Memory of an array, or a view of it: element i lies at offset + sum of i[d] * strides[d].
@@ -52,12 +61,8 @@ struct Grid {
   bool costly = false;  // an element is more than a few operations
 };
 
-struct Slice {
-  std::optional<Whole> from, to;
-  bool reversed = false;
-};
-
 struct Sequence;
+struct Slice;
 struct Range {
   Whole from, to;
   int64_t step = 1;
@@ -69,9 +74,14 @@ struct Method {
   Ref ufunc;  // in place of `self`
   std::string name;
 };
-using Value = std::variant<Nothing, Whole, Number, GridRef, Slice, std::shared_ptr<Sequence>, Range, Method, Ref>;
+using Value = std::variant<Nothing, Whole, Number, GridRef, std::shared_ptr<Slice>, std::shared_ptr<Sequence>, Range, Method, Condition, Ref>;
 struct Sequence {
   std::vector<Value> items;
+};
+/// Bounds are ints, of Python's or NumPy's.
+struct Slice {
+  std::optional<Value> from, to;
+  bool reversed = false;
 };
 
 }  // namespace tatara::capture::native
