@@ -222,6 +222,65 @@ def _calls(p: Any, b: Any, dx: float) -> tuple[Any, Any]:
     return u, last
 
 
+def _branches(a: Any, limit: float) -> tuple[Any, Any, Any]:
+    count = 0.0
+    low = limit
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            if i + 1 < a.shape[0] and j - 1 >= 0:
+                a[i, j] += a[i + 1, j - 1]
+            if i == j:
+                continue
+            if a[i, j] > limit:
+                a[i, j] = a[i, j] - limit
+                count += 1.0
+            elif a[i, j] < low:
+                low = a[i, j]
+            else:
+                a[i, j] *= 0.5
+            if not j >= i:
+                a[i, :j] += 0.25
+        if i % 3 != 1:
+            a[i, 0] -= 1.0
+    return a, count, low
+
+
+def _nested_continue(a: Any) -> Any:
+    for i in range(a.shape[0]):
+        if a[i] > 1.0:
+            if a[i] > 1.25:
+                continue
+            a[i] = 0.5
+        a[i] += 10.0
+    return a
+
+
+def _broken_off(a: Any) -> Any:
+    for i in range(a.shape[0]):
+        for j in range(i):
+            if a[j] > 1.2:
+                break
+            a[j] += 0.1
+        a[i] += j if i else 0
+    return a
+
+
+def _sparse(starts: Any, columns: Any, values: Any, x: Any) -> Any:
+    y = np.empty(starts.size - 1, values.dtype)
+    for i in range(y.size):
+        cols = columns[starts[i] : starts[i + 1]]
+        vals = values[starts[i] : starts[i + 1]]
+        y[i] = vals @ x[cols] + x[columns[i]]
+    return y
+
+
+def _sparse_matrix(dtype: Any) -> list[Any]:
+    random = np.random.default_rng(3)
+    starts = np.sort(random.integers(0, 90, 31))
+    starts[0], starts[-1] = 0, 90
+    return [starts.astype(dtype), random.integers(0, 30, 90).astype(dtype), random.random(90), random.random(30)]
+
+
 CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "prefix products": (_prefix_products, [_random(40, 40), np.zeros(40), _random(40)]),
     "triangular loops": (_triangular, [_random(18, 18)]),
@@ -243,6 +302,9 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "ints of 64 bits": (_floyd, [np.arange(400).reshape(20, 20) % 37]),
     "ints and floats": (_whole_numbers, [np.arange(20, dtype=np.int32) % 7, _random(20), 0.5]),
     "functions that are called": (_calls, [_random(7, 8), _random(7, 8), 0.3]),
+    "branches": (_branches, [_random(20, 20), 1.1]),
+    "indices by arrays": (_sparse, _sparse_matrix(np.int64)),
+    "indices by arrays without signs": (_sparse, _sparse_matrix(np.uint32)),
     "numbers of float64": (_mixed, [_random(30), np.float64(1.5), 2.5, 3]),
 }
 
@@ -264,6 +326,25 @@ def test_loops_one_behind_the_other_are_native_each() -> None:
         return x, y, i
 
     _check(f, _random(30, 30), _random(30), loops=2)
+
+
+@pytest.mark.parametrize("f", [_nested_continue, _broken_off])
+def test_branches_of_another_form_have_the_same_results(f: Callable[..., Any]) -> None:
+    compiled = tatara.compile(f)
+    for _ in range(3):
+        for got, expected in zip(_outcome(compiled, [_random(30)]), _outcome(f, [_random(30)]), strict=True):
+            _check_equal(got, expected)
+
+
+@pytest.mark.parametrize("bad", [-1, -30, 30, 10**6])
+def test_an_index_that_an_array_has_may_be_negative_or_outside(bad: int) -> None:
+    starts, columns, values, x = _sparse_matrix(np.int64)
+    columns[50] = bad
+    compiled = tatara.compile(_sparse)
+    for _ in range(3):
+        arguments = [starts, columns, values, x]
+        for got, expected in zip(_outcome(compiled, arguments), _outcome(_sparse, arguments), strict=True):
+            _check_equal(got, expected)
 
 
 def test_a_function_that_is_called_may_change() -> None:

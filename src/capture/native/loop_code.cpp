@@ -48,6 +48,25 @@ int jump_of(const Instruction& i) {
   }
 }
 
+}  // namespace
+
+std::optional<Branch> branch_of(const Instruction& i) {
+  switch (i.opcode) {
+#if PY_VERSION_HEX < 0x030C0000
+    case POP_JUMP_BACKWARD_IF_FALSE: return Branch{i.next - i.oparg, false};
+    case POP_JUMP_BACKWARD_IF_TRUE: return Branch{i.next - i.oparg, true};
+    case POP_JUMP_FORWARD_IF_FALSE: return Branch{i.next + i.oparg, false};
+    case POP_JUMP_FORWARD_IF_TRUE: return Branch{i.next + i.oparg, true};
+#else
+    case POP_JUMP_IF_FALSE: return Branch{i.next + i.oparg, false};
+    case POP_JUMP_IF_TRUE: return Branch{i.next + i.oparg, true};
+#endif
+    default: return std::nullopt;
+  }
+}
+
+namespace {
+
 bool goes_on(const Instruction& i) {
   switch (i.opcode) {
     case JUMP_BACKWARD:
@@ -102,6 +121,8 @@ Instruction instruction_at(PyCodeObject* code, int at) {
   i.next = place + 1 + vm::kCacheSizes[static_cast<size_t>(i.opcode)];
   return i;
 }
+
+bool jumps_back(const Instruction& i, int head) { return i.opcode == JUMP_BACKWARD && i.next - i.oparg == head; }
 
 int exit_of_loop(const Instruction& head) {
   constexpr int kEnd = PY_VERSION_HEX >= 0x030D0000 ? 2 : kSince312 ? 1 : 0;  // END_FOR, and its POP_TOP in 3.13

@@ -41,7 +41,8 @@ Value LoopReader::element_or_view(View view) {
 Whole LoopReader::bounded_int(const Number& number, Expr most) {
   if (!is_integral(number.dtype) || !most.is_const()) throw Unsupported("an index that is no int, or into a part");
   const auto key = std::tuple(number.array, number.place, most);
-  const auto found = std::find_if(bounded_.begin(), bounded_.end(), [&](const auto& each) { return each.first == key; });
+  const auto found =
+      std::find_if(bounded_.begin(), bounded_.end(), [&](const auto& each) { return each.first == key; });
   if (number.array >= 0 && found != bounded_.end()) return found->second;
   const Expr value = builder_->checked(number.id, builder_->ctx().add(most, builder_->constant(1)), false);
   const Whole whole{value, {0, most.const_value()}};

@@ -22,17 +22,19 @@ constexpr int kMostCalls = 64;                         // of functions, one with
 constexpr int kLocalsOfCall = 1000;                    // numbers that are kept for a call's locals
 constexpr bool kNewer = PY_VERSION_HEX >= 0x030C0000;  // 3.12 and later
 
-bool jumps_back(const Instruction& i, int head) { return i.opcode == JUMP_BACKWARD && i.next - i.oparg == head; }
-
 }  // namespace
 
 LoopReader::LoopReader(const Frame& f, const NumpyApi& np, int head, LoopRange range)
     : f_(f), np_(np), code_(f.code()), head_(head), range_(range), assigned_(assigned_in(head)) {}
 
 std::set<int> LoopReader::assigned_in(int head) const {
-  std::set<int> found;
   const Instruction start = instruction_at(code_, head);
-  for (int at = start.next; at < start.next + start.oparg;) {
+  return assigned_between(start.next, start.next + start.oparg);
+}
+
+std::set<int> LoopReader::assigned_between(int from, int to) const {
+  std::set<int> found;
+  for (int at = from; at < to;) {
     const Instruction i = instruction_at(code_, at);
     if (i.opcode == STORE_FAST) found.insert(base_ + i.oparg);
 #if PY_VERSION_HEX >= 0x030D0000
@@ -69,6 +71,7 @@ void LoopReader::read_once() {
   whole_slots_.clear();
   code_ = f_.code();
   base_ = calls_ = 0;
+  floor_ = 0;
   lost_.clear();
   bounded_.clear();
   stack_.clear();
@@ -142,10 +145,11 @@ void LoopReader::loop_turns(const Range& range, int head, bool outermost) {
   counter.range = range.step > 0 ? IntRange{range.from.range.lo, range.to.range.hi - 1}
                                  : IntRange{range.to.range.lo + 1, range.from.range.hi};
   counter.range = {std::max(counter.range.lo, exact.lo), std::min(counter.range.hi, exact.hi)};
-  const size_t depth = stack_.size();
+  const size_t depth = stack_.size(), floor = std::exchange(floor_, depth);
   push(Value(counter));
-  body(instruction_at(code_, head).next, head);
+  body(instruction_at(code_, head).next, -1, head);
   if (stack_.size() != depth) throw Unsupported("values on the stack at the end of a turn");
+  floor_ = floor;
   builder_->close_loop();
   bounded_.clear();
   // It may have had no turn.
@@ -165,11 +169,24 @@ int LoopReader::nested_loop(const Instruction& head) {
   return exit_of_loop(head);
 }
 
-void LoopReader::body(int from, int head) {
-  for (int at = from;;) {
+/// The instructions from one place up to another one, which ends a branch (-1: none does), or up to the end of the turn.
+void LoopReader::body(int from, int to, int head) {
+  for (int at = from; at != to;) {
     const Instruction i = instruction_at(code_, at);
-    if (jumps_back(i, head)) return;
-    at = i.opcode == FOR_ITER ? nested_loop(i) : step(i);
+    if (jumps_back(i, head)) {
+      // What comes behind the branch would not run either.
+      if (to >= 0) throw Unsupported("a turn that ends in a branch within another one");
+      return;
+    }
+    if (i.opcode == FOR_ITER) {
+      at = nested_loop(i);
+    } else if (const std::optional<Branch> branch = branch_of(i)) {
+      at = read_branch(i, *branch, to, head);
+      if (at < 0) return;
+    } else {
+      at = step(i);
+    }
+    if (to >= 0 && at > to) throw Unsupported("a branch of another form");
   }
 }
 
@@ -186,7 +203,7 @@ Value LoopReader::read_call(PyObject* function, std::vector<Value> arguments) {
   if (!plain) throw Unsupported("a call of a function of another kind");
   if (++calls_ > kMostCalls || code->co_nlocals >= kLocalsOfCall) throw Unsupported("many calls of functions");
   const auto outer = std::pair(code_, base_);
-  const size_t depth = stack_.size();
+  const size_t depth = stack_.size(), floor = std::exchange(floor_, depth);
   code_ = code;
   base_ = calls_ * kLocalsOfCall;
   for (size_t n = 0; n < arguments.size(); ++n) {
@@ -202,11 +219,12 @@ Value LoopReader::read_call(PyObject* function, std::vector<Value> arguments) {
   result = pop();
   if (stack_.size() != depth) throw Unsupported("values on the stack at a return");
   std::tie(code_, base_) = outer;
+  floor_ = floor;
   return result;
 }
 
 Value LoopReader::pop() {
-  if (stack_.empty()) throw Unsupported("code that works on older values of the stack");
+  if (stack_.size() <= floor_) throw Unsupported("code that works on older values of the stack");
   Value top = std::move(stack_.back());
   stack_.pop_back();
   return top;
@@ -235,13 +253,17 @@ bool LoopReader::step_stack(const Instruction& i) {
     case POP_TOP: pop(); return true;
     case COPY: {
       // What is computed where it is wanted would be computed twice.
+      if (stack_.size() < floor_ + static_cast<size_t>(i.oparg)) throw Unsupported("older values of the stack");
       Value& copied = peek(i.oparg);
       const auto* grid = std::get_if<GridRef>(&copied);
       if (grid != nullptr && !(*grid)->view) copied = materialise(*grid);
       push(copied);
       return true;
     }
-    case SWAP: std::swap(peek(1), peek(i.oparg)); return true;
+    case SWAP:
+      if (stack_.size() < floor_ + static_cast<size_t>(i.oparg)) throw Unsupported("older values of the stack");
+      std::swap(peek(1), peek(i.oparg));
+      return true;
 #if PY_VERSION_HEX >= 0x030D0000
     case LOAD_FAST_LOAD_FAST:
       push(load_local(base_ + (i.oparg >> 4)));
@@ -303,6 +325,22 @@ bool LoopReader::step_value(const Instruction& i) {
       push(in_place_op ? in_place(i.oparg - NB_INPLACE_ADD, left, right) : binary(i.oparg, left, right));
       return true;
     }
+    case COMPARE_OP: {
+      constexpr int kShift = PY_VERSION_HEX >= 0x030D0000 ? 5 : kNewer ? 4 : 0;
+      const Value right = pop(), left = pop();
+      push(compare(i.oparg >> kShift, left, right));
+      return true;
+    }
+#if PY_VERSION_HEX >= 0x030D0000
+    case TO_BOOL:
+#endif
+    case UNARY_NOT: {
+      const Value tested = pop();
+      const auto* condition = std::get_if<Condition>(&tested);
+      if (condition == nullptr) throw Unsupported("the truth of a value");
+      push(i.opcode == UNARY_NOT ? opposite(*condition) : *condition);
+      return true;
+    }
     case UNARY_NEGATIVE: push(negative(pop())); return true;
     case BINARY_SUBSCR: {
       const Value key = pop(), container = pop();
@@ -355,7 +393,8 @@ std::shared_ptr<Slice> LoopReader::pop_slice(const Value& by) {
   const std::optional<Value> step_by = bound(by);
   const auto* whole = step_by ? std::get_if<Whole>(&*step_by) : nullptr;
   if (!step_by || (whole != nullptr && whole->value.is_const(1))) return slice;
-  if (whole == nullptr || !whole->value.is_const(-1) || slice->from || slice->to) throw Unsupported("a slice with a step");
+  if (whole == nullptr || !whole->value.is_const(-1) || slice->from || slice->to)
+    throw Unsupported("a slice with a step");
   slice->reversed = true;
   return slice;
 }

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -21,8 +22,15 @@ struct Instruction {
   int at = 0, next = 0;  // code units: of its first prefix, and behind its caches
 };
 Instruction instruction_at(PyCodeObject* code, int at);
+bool jumps_back(const Instruction& i, int head);
 /// Where the loop of a FOR_ITER goes on when its iterator is at its end.
 int exit_of_loop(const Instruction& head);
+/// Of a conditional jump: where it goes, and for which value of its condition.
+struct Branch {
+  int target = 0;
+  bool when = false;
+};
+std::optional<Branch> branch_of(const Instruction& i);
 /// Whether code that begins at this place (in code units) may read the local before it assigns it.
 bool is_read_behind(PyCodeObject* code, int place, int local);
 /// Whether a FOR_ITER of a range at this place may be worth native code.
@@ -52,7 +60,12 @@ class LoopReader {
   };
 
   void read_once();
-  void body(int from, int head);
+  void body(int from, int to, int head);
+  int read_branch(const Instruction& i, const Branch& branch, int to, int head);
+  void read_if(ScalarId condition, bool when, int from, int to, int head);
+  std::set<int> assigned_between(int from, int to) const;
+  Condition compare(int op, const Value& a, const Value& b);
+  Condition opposite(const Condition& condition);
   /// The instruction; the place of the next one.
   int step(const Instruction& i);
   bool step_stack(const Instruction& i);
@@ -144,6 +157,7 @@ class LoopReader {
   std::map<PyObject*, int> arrays_;  // buffers by array
   std::map<int, int> number_slots_, whole_slots_;
   std::vector<Value> stack_;
+  size_t floor_ = 0;  // values that the present loop or call has not made
   // Ints that were read from arrays in the present block, by buffer, place and bound.
   std::vector<std::pair<std::tuple<int, Expr, Expr>, Whole>> bounded_;
   int numbers_ = -1, tags_ = -1, wholes_ = -1;  // buffers

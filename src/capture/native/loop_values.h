@@ -74,7 +74,8 @@ struct Method {
   Ref ufunc;  // in place of `self`
   std::string name;
 };
-using Value = std::variant<Nothing, Whole, Number, GridRef, std::shared_ptr<Slice>, std::shared_ptr<Sequence>, Range, Method, Condition, Ref>;
+using Value = std::variant<Nothing, Whole, Number, GridRef, std::shared_ptr<Slice>, std::shared_ptr<Sequence>, Range,
+                           Method, Condition, Ref>;
 struct Sequence {
   std::vector<Value> items;
 };
