@@ -40,10 +40,10 @@ def _check_equal(got: Any, expected: Any) -> None:
         assert len(got) == len(expected)
         for a, b in zip(got, expected, strict=True):
             _check_equal(a, b)
-    elif isinstance(expected, (np.ndarray, np.generic, float)):
+    elif isinstance(expected, (np.ndarray, np.generic, float, complex)):
         a, b = np.asarray(got), np.asarray(expected)
         assert (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
-        np.testing.assert_allclose(a, b, rtol=1e-4 if b.dtype == np.float32 else 1e-9, atol=1e-12)
+        np.testing.assert_allclose(a, b, rtol=1e-4 if b.dtype in (np.float32, np.complex64) else 1e-9, atol=1e-12)
     else:
         assert got == expected
 
@@ -281,6 +281,17 @@ def _sparse_matrix(dtype: Any) -> list[Any]:
     return [starts.astype(dtype), random.integers(0, 30, 90).astype(dtype), random.random(90), random.random(30)]
 
 
+def _complex(g: Any, d: Any, r: Any, chosen: Any) -> Any:
+    for k in range(g.shape[0]):
+        for e in range(g.shape[0]):
+            for a in range(chosen.shape[0]):
+                if e - k >= 0:
+                    left = g[e - k, chosen[a]] @ d[a]
+                    right = -d[a] * r[k] * g[k, 0, 0, 0] + 2
+                    g[e, a] += left @ right / 10.0
+    return g
+
+
 CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "prefix products": (_prefix_products, [_random(40, 40), np.zeros(40), _random(40)]),
     "triangular loops": (_triangular, [_random(18, 18)]),
@@ -305,6 +316,15 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "branches": (_branches, [_random(20, 20), 1.1]),
     "indices by arrays": (_sparse, _sparse_matrix(np.int64)),
     "indices by arrays without signs": (_sparse, _sparse_matrix(np.uint32)),
+    "complex numbers": (
+        _complex,
+        [
+            _random(5, 3, 2, 2) * (0.1 + 0.2j),
+            _random(3, 2, 2) * (1 - 2j),
+            _random(5),
+            np.array([0, 2, 1], dtype=np.int32),
+        ],
+    ),
     "numbers of float64": (_mixed, [_random(30), np.float64(1.5), 2.5, 3]),
 }
 
@@ -377,11 +397,19 @@ def test_what_native_loops_know_is_freed_with_the_function() -> None:
     assert alive() is None
 
 
-@pytest.mark.parametrize("f", [_two_names, _small, _whole_numbers, _of_two_dimensions])
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("f", [_two_names, _small, _floyd, _counted, _whole_numbers, _of_two_dimensions])
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.uint8, np.int32, np.int64, np.float32, np.float64, np.complex64, np.complex128]
+)
 def test_whatever_the_type_is_the_results_are_numpys(f: Callable[..., Any], dtype: Any) -> None:
     a, b = (np.arange(36).reshape(6, 6) % 11).astype(dtype), np.asfortranarray(_random(6, 6))
-    arguments = {_two_names: [a], _small: [np.arange(60).astype(dtype)], _whole_numbers: [a[:, 0], b[0], 0.5]}
+    arguments = {
+        _two_names: [a],
+        _small: [np.arange(60).astype(dtype)],
+        _whole_numbers: [a[:, 0], b[0], 0.5],
+        _floyd: [a],
+        _counted: [np.repeat(np.repeat(a, 4, 0), 4, 1)],
+    }
     compiled = tatara.compile(f)
     for _ in range(3):
         given = arguments.get(f, [a, b])

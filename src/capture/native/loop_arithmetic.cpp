@@ -119,7 +119,8 @@ Number LoopReader::as_number(const Value& value, DType dtype) {
     const int64_t most = bits == 64 ? kMostWhole : (int64_t{1} << (is_unsigned ? bits : bits - 1)) - 1;
     if (is_integral(dtype) && (whole->range.lo < (is_unsigned ? 0 : -most) || whole->range.hi > most))
       throw Unsupported("an int that may not fit into the type of an array");
-    return {builder_->index(whole->value, dtype), dtype, Strength::kWeak};
+    const ScalarId number = builder_->index(whole->value, is_complex(dtype) ? real_dtype(dtype) : dtype);
+    return {builder_->cast(number, dtype), dtype, Strength::kWeak};
   }
   const auto* number = std::get_if<Number>(&value);
   if (number == nullptr) throw Unsupported("a value that is no number");
@@ -140,6 +141,10 @@ GridRef LoopReader::as_grid(const Value& value, DType dtype) {
 /// The type of two that have one.
 DType LoopReader::joined_types(DType a, DType b) {
   if (a == b) return a;
+  if (is_complex(a) || is_complex(b)) {
+    const bool narrow = real_dtype(a) == DType::kFloat32 && real_dtype(b) == DType::kFloat32;
+    return narrow ? DType::kComplex64 : DType::kComplex128;
+  }
   if (is_floating(a) && is_floating(b)) return DType::kFloat64;
   if (a != DType::kFloat64 && b != DType::kFloat64) throw Unsupported("ints of two types");
   return DType::kFloat64;
@@ -177,6 +182,8 @@ std::vector<Expr> LoopReader::joined_extents(const std::vector<Expr>& a, const s
 
 GridRef LoopReader::combine(ScalarOp op, const Value& a, const Value& b) {
   const DType dtype = op == ScalarOp::kDiv && is_integral(joined(a, b)) ? DType::kFloat64 : joined(a, b);
+  if (is_complex(dtype) && (op == ScalarOp::kMin || op == ScalarOp::kMax))
+    throw Unsupported("an order of complex numbers");
   GridRef x = as_grid(a, dtype), y = as_grid(b, dtype);
   auto result = std::make_shared<Grid>();
   result->dtype = dtype;
@@ -202,7 +209,8 @@ GridRef LoopReader::combine(ScalarOp op, const Value& a, const Value& b) {
 
 Value LoopReader::apply_unary(ScalarOp op, const Value& value, bool python) {
   if (const auto* grid = std::get_if<GridRef>(&value)) {
-    if (!is_floating((*grid)->dtype) && op != ScalarOp::kNeg && op != ScalarOp::kAbs)
+    const bool real = !is_complex((*grid)->dtype);
+    if (!is_floating((*grid)->dtype) && op != ScalarOp::kNeg && !(op == ScalarOp::kAbs && real))
       throw Unsupported("a function of ints, which gives floats");
     auto result = std::make_shared<Grid>(**grid);
     result->view.reset();
@@ -224,6 +232,7 @@ Value LoopReader::apply_binary(ScalarOp op, const Value& a, const Value& b) {
   if (is_grid(a) || is_grid(b)) return combine(op, a, b);
   if (is_whole(a) && is_whole(b)) throw Unsupported("a function of NumPy of ints");
   const DType dtype = joined(a, b);
+  if (!is_floating(dtype)) throw Unsupported("a function of NumPy of ints or complex numbers");
   const Number x = as_number(a, dtype), y = as_number(b, dtype);
   return Number{builder_->emit(op, dtype, {x.id, y.id}), dtype, Strength::kStrong};
 }
@@ -240,7 +249,8 @@ Value LoopReader::extremum(bool largest, const Value& a, const Value& b) {
   if (!is_number(a) || !is_number(b)) throw Unsupported("max or min of other values than floats or ints");
   const Number& x = std::get<Number>(a);
   const Number& y = std::get<Number>(b);
-  if (x.dtype != y.dtype || x.strength != y.strength) throw Unsupported("max or min of floats of two types");
+  if (is_complex(x.dtype) || x.dtype != y.dtype || x.strength != y.strength)
+    throw Unsupported("max or min of floats of two types");
   const ScalarId better = builder_->emit(largest ? ScalarOp::kGt : ScalarOp::kLt, DType::kBool, {y.id, x.id});
   return Number{builder_->emit(ScalarOp::kSelect, x.dtype, {better, y.id, x.id}), x.dtype, x.strength};
 }
@@ -309,7 +319,7 @@ Value LoopReader::outer(ScalarOp op, const Value& a, const Value& b) {
 Value LoopReader::total(const Value& value) {
   if (!is_grid(value)) throw Unsupported("a sum of a number");
   const GridRef grid = std::get<GridRef>(value);
-  if (!is_floating(grid->dtype)) throw Unsupported("a sum of ints");
+  if (is_integral(grid->dtype)) throw Unsupported("a sum of ints");
   std::vector<Expr> at;
   const std::function<ScalarId()> sum_from = [&]() -> ScalarId {
     if (at.size() == grid->extents.size()) return grid->at(at);

@@ -46,6 +46,7 @@ Condition LoopReader::compare(int op, const Value& a, const Value& b) {
       (x != nullptr || std::holds_alternative<Number>(a)) && (y != nullptr || std::holds_alternative<Number>(b));
   if (!numbers) throw Unsupported("a comparison of arrays or objects");
   const DType dtype = joined(a, b);
+  if (is_complex(dtype)) throw Unsupported("a comparison of complex numbers");
   const Number left = as_number(a, dtype);
   return {std::nullopt, builder_->emit(scalar, DType::kBool, {left.id, as_number(b, dtype).id})};
 }

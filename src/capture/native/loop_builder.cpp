@@ -35,7 +35,7 @@ ScalarId LoopBuilder::number(double value, DType dtype) {
   Let let{kernel_.new_scalar(dtype), {}};
   let.scalar.op = ScalarOp::kConst;
   let.scalar.dtype = dtype;
-  if (is_floating(dtype)) {
+  if (is_floating(dtype) || is_complex(dtype)) {
     let.scalar.const_re = value;
   } else {
     let.scalar.const_int = static_cast<int64_t>(value);

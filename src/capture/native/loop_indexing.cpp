@@ -162,7 +162,8 @@ void LoopReader::set_item(const Value& container, const Value& key, const Value&
   }
   const DType dtype = (*grid)->dtype;
   const GridRef elements = as_grid(value, dtype);
-  if (!is_floating(dtype) && elements->dtype != dtype) throw Unsupported("a store of another type into ints");
+  if ((is_integral(dtype) && elements->dtype != dtype) || (is_complex(elements->dtype) && !is_complex(dtype)))
+    throw Unsupported("a store of another kind of numbers");
   if (elements->view && *elements->view == target) return;  // the end of `a[i] += b`
   assign(target, elements);
 }
@@ -173,7 +174,8 @@ Value LoopReader::in_place(int op, const Value& target, const Value& operand) {
   const Value result = binary(op, target, operand);
   const auto* elements = std::get_if<GridRef>(&result);
   if (elements == nullptr || (*elements)->extents != (*grid)->extents ||
-      (!is_floating((*grid)->dtype) && (*elements)->dtype != (*grid)->dtype))
+      (is_integral((*grid)->dtype) && (*elements)->dtype != (*grid)->dtype) ||
+      (is_complex((*elements)->dtype) && !is_complex((*grid)->dtype)))
     throw Unsupported("an operator in place of another size");
   assign(*(*grid)->view, *elements);
   return target;

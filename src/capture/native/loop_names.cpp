@@ -17,6 +17,12 @@ constexpr int64_t kExact = int64_t{1} << 52;  // ints below it are exact as floa
 
 bool lies_within(const IntRange& range, int64_t lo, int64_t hi) { return range.lo >= lo && range.hi <= hi; }
 
+/// Elements of arrays.
+bool takes(DType dtype) {
+  return dtype == DType::kFloat64 || dtype == DType::kFloat32 || is_integral(dtype) || dtype == DType::kComplex64 ||
+         dtype == DType::kComplex128;
+}
+
 }  // namespace
 
 int LoopReader::number_slot(int local) {
@@ -92,9 +98,8 @@ Value LoopReader::given_local(int local) {
     return Number{loops::kNoScalar, fact.dtype, strong ? Strength::kStrong : Strength::kWeak};
   }
   if (!np_.is_array(object.get())) throw Unsupported(str_cat("a value of type ", Py_TYPE(object.get())->tp_name));
-  if (!np_.describe(object.get(), fact.dtype, fact.sizes, fact.strides) ||
-      (fact.dtype != DType::kFloat64 && fact.dtype != DType::kFloat32 && !is_integral(fact.dtype))) {
-    throw Unsupported("an array of other elements than floats and ints, or in another order of bytes");
+  if (!np_.describe(object.get(), fact.dtype, fact.sizes, fact.strides) || !takes(fact.dtype)) {
+    throw Unsupported("an array of other elements than numbers, or in another order of bytes");
   }
   if (fact.sizes.empty()) throw Unsupported("an array without dimensions");
   fact.kind = LocalFact::Kind::kArray;
@@ -125,7 +130,7 @@ void LoopReader::store_local(int local, Value value) {
     const NumberTag tag = number->strength == Strength::kWeak ? NumberTag::kFloat
                           : number->dtype == DType::kFloat64  ? NumberTag::kFloat64
                                                               : NumberTag::kFloat32;
-    if (!is_floating(number->dtype)) throw Unsupported("a local that is an int of NumPy's");
+    if (!is_floating(number->dtype)) throw Unsupported("a local that is an int or a complex number of NumPy's");
     if (number->strength == Strength::kEither) throw Unsupported("a float of Python's or NumPy's, as it comes");
     store_number(local, *number, tag);
     return;

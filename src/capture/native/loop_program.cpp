@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfenv>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -141,7 +142,8 @@ class LoopMemory {
         case Buffer::Kind::kTags: pointers.push_back(tags.data()); break;
         case Buffer::Kind::kWholes: pointers.push_back(wholes.data()); break;
         case Buffer::Kind::kScratch:
-          owned_.push_back(std::make_unique_for_overwrite<double[]>(static_cast<size_t>(buffer.numel)));
+          owned_.push_back(std::make_unique_for_overwrite<std::max_align_t[]>(
+              static_cast<size_t>(buffer.numel * dtype_size(buffer.dtype)) / sizeof(std::max_align_t) + 1));
           pointers.push_back(owned_.back().get());
           break;
         case Buffer::Kind::kArray: {
@@ -172,7 +174,7 @@ class LoopMemory {
     size_t bytes;
   };
   std::vector<Kept> kept_;
-  std::vector<std::unique_ptr<double[]>> owned_;
+  std::vector<std::unique_ptr<std::max_align_t[]>> owned_;
 };
 
 namespace {
