@@ -518,6 +518,20 @@ def test_a_function_that_was_replaced_is_called() -> None:
             _check_equal(a, b)
 
 
+def test_a_range_far_away_is_the_interpreters() -> None:
+    def f(a: Any, step: int) -> Any:
+        for i in range(0, 20 * step, step):
+            a[i // step] += 1.0
+        return a, i
+
+    compiled = tatara.compile(f)
+    for step in (2**62, 2**61, 2**50, 3, 2**62):
+        for got, expected in zip(
+            _outcome(compiled, [_random(30), step]), _outcome(f, [_random(30), step]), strict=True
+        ):
+            _check_equal(got, expected)
+
+
 def test_arrays_that_may_not_be_written_raise() -> None:
     def f(a: Any) -> None:
         for i in range(20):
@@ -564,7 +578,7 @@ class _Stop(Exception):
 
 def test_a_signal_ends_a_long_loop_between_two_turns() -> None:
     def f(a: Any) -> None:
-        for i in range(10**9):
+        for i in range(2**29):
             a[0] += 1.0
             a[1:] = a[0] + i
 

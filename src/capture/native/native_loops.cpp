@@ -31,16 +31,22 @@ std::optional<LoopRange> range_left(const Frame& f) {
     forget_error();
     return std::nullopt;
   }
-  LoopRange range;
   const Ref length = Ref::steal(PyLong_FromSsize_t(PyObject_Length(state.parts[0].get())));
   const Ref start = attr_or_null(state.parts[0].get(), "start"), step = attr_or_null(state.parts[0].get(), "step");
-  range.step = PyLong_AsLongLong(step.get());
-  range.first = PyLong_AsLongLong(start.get()) + state.position * range.step;
-  range.turns = PyLong_AsLongLong(length.get()) - state.position;
-  if (PyErr_Occurred() != nullptr) {
+  if (!length || !start || !step) {
     forget_error();
     return std::nullopt;
   }
+  LoopRange range{PyLong_AsLongLong(start.get()), PyLong_AsLongLong(step.get()), PyLong_AsLongLong(length.get())};
+  const bool known = PyErr_Occurred() == nullptr;
+  if (!known) forget_error();
+  // Further ones are not to be reached by arithmetic on 64 bits.
+  const auto near = [](int64_t value, int bits) {
+    return value >= -(int64_t{1} << bits) && value <= int64_t{1} << bits;
+  };
+  if (!known || !near(range.first, 40) || !near(range.step, 20) || !near(range.turns, 30)) return std::nullopt;
+  range.first += state.position * range.step;
+  range.turns -= state.position;
   return range;
 }
 
@@ -165,7 +171,7 @@ NativeLoops::Outcome NativeLoops::run(Frame& f, const NumpyApi& np, const Option
       fail(place, 1);
       ++native_loop_counts().taken_back;
       TATARA_LOG(kCapture, "the loop in line ", f.line(), " was taken back");
-      return Outcome::kNone;
+      return Outcome::kTakenBack;
     case LoopProgram::Outcome::kInterrupted: step_on(f, *range, done); return Outcome::kStopped;
     case LoopProgram::Outcome::kDone: break;
   }

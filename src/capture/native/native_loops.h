@@ -26,9 +26,10 @@ class NativeLoops {
   /// `call` numbers the program's calls of the compiled function.
   bool prepare(const Frame& f, const NumpyApi& np, const OptionOverrides& options, uint64_t call);
   enum class Outcome : uint8_t {
-    kNone,     ///< nothing has happened: the loop is the interpreter's
-    kDone,     ///< the frame stands behind the loop
-    kStopped,  ///< the frame stands before a later turn of the loop, with a Python error set
+    kNone,       ///< nothing has happened: the loop is the interpreter's
+    kDone,       ///< the frame stands behind the loop
+    kTakenBack,  ///< the same, and what it does has to be seen: an error or a warning comes
+    kStopped,    ///< the frame stands before a later turn of the loop, with a Python error set
   };
   Outcome run(Frame& f, const NumpyApi& np, const OptionOverrides& options, uint64_t call);
   int traverse(const Visitor& visit) const;

@@ -64,6 +64,10 @@ std::optional<FrameAction> LoopTracing::at_instruction(Frame& f, int opcode) {
   const Bypass bypass(bypass_);
   switch (loops->run(f, *np, owner_.options, call_)) {
     case native::NativeLoops::Outcome::kNone: return std::nullopt;
+    case native::NativeLoops::Outcome::kTakenBack:
+      context_.state = State::kConcrete;
+      f.root = false;
+      return FrameAction::kRun;
     case native::NativeLoops::Outcome::kStopped: return FrameAction::kRaise;
     case native::NativeLoops::Outcome::kDone: break;
   }
