@@ -45,6 +45,7 @@ PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
   entry.tape->fill_inputs(call->objects, call->env);
   std::vector<Ref> held;
   entry.reconstruction.hold(call->objects, held);
+  if (!entry.reconstruction.read_symbols(call->objects, call->symbols)) return nullptr;
   if (const Entry::Ran ran = entry.run(call->env, api); ran != Entry::Ran::kDone) {
     if (ran == Entry::Ran::kAgain) call->env.clear();
     return nullptr;
@@ -54,7 +55,7 @@ PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
   if (slot >= 0) {
     result = std::move(call->env[static_cast<size_t>(slot)]);
   } else {
-    if (!entry.reconstruction.build(call->env, call->objects, call->made)) return nullptr;
+    if (!entry.reconstruction.build(call->env, call->objects, call->symbols, call->made)) return nullptr;
     if (!entry.effects.replay(call->made)) return nullptr;
     result = std::move(call->made[0]);
   }

@@ -53,8 +53,12 @@ class Reconstruction {
     int traverse(const Visitor& visit) const { return visit(value, keys); }
   };
 
-  /// Objects of steps in `wanted()`, in order. Null with a Python error set.
-  bool build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects, std::vector<Ref>& out) const;
+  /// Reads what the steps need of the guarded objects' sizes, before the graph runs: it may change them. False with a Python error
+  /// set.
+  bool read_symbols(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const;
+  /// Objects of steps in `wanted()`, in order; `symbols`: of read_symbols(). False with a Python error set.
+  bool build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects, std::vector<int64_t> symbols,
+             std::vector<Ref>& out) const;
   /// The tape slot of the only result, when that is a tensor; else -1.
   int single_tensor() const {
     return wanted_.size() == 1 && steps_[static_cast<size_t>(wanted_[0])].kind == Kind::kTensor
@@ -70,8 +74,7 @@ class Reconstruction {
 
  private:
   friend class ReconstructionBuilder;
-  bool symbol_values(const std::vector<Ref>& env, const std::vector<PyObject*>& objects,
-                     std::vector<int64_t>& values) const;
+  static bool read(const SymbolSource& source, PyObject* object, int64_t& value);
   std::vector<Step> steps_;
   std::vector<int> wanted_;
   std::vector<SymbolSource> sources_;  // of the programs' symbols; empty: no step needs one

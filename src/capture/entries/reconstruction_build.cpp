@@ -190,34 +190,39 @@ Ref ObjectMaker::number(const Step& step) const {
 
 }  // namespace
 
-bool Reconstruction::symbol_values(const std::vector<Ref>& env, const std::vector<PyObject*>& objects,
-                                   std::vector<int64_t>& values) const {
+bool Reconstruction::read(const SymbolSource& source, PyObject* object, int64_t& value) {
+  if (source.dim < 0) {
+    value = number_part(object, source.dim);
+    return true;
+  }
   TensorMeta meta;
-  for (const SymbolSource& source : sources_) {
-    PyObject* object = source.slot < 0                                 ? objects[static_cast<size_t>(source.object)]
-                       : static_cast<size_t>(source.slot) < env.size() ? env[static_cast<size_t>(source.slot)].get()
-                                                                       : nullptr;
-    if (object == nullptr) {  // it comes to be behind the end of this entry
-      values.push_back(0);
-      continue;
-    }
-    if (source.dim < 0) {
-      values.push_back(number_part(object, source.dim));
-      continue;
-    }
-    if (!TorchApi::get()->read_meta(object, meta)) {
-      PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
+  if (!TorchApi::get()->read_meta(object, meta)) {
+    PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
+    return false;
+  }
+  value = (source.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(source.dim));
+  return true;
+}
+
+bool Reconstruction::read_symbols(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const {
+  values.assign(sources_.size(), 0);
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (sources_[i].slot < 0 && !read(sources_[i], objects[static_cast<size_t>(sources_[i].object)], values[i])) {
       return false;
     }
-    values.push_back((source.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(source.dim)));
   }
   return true;
 }
 
 bool Reconstruction::build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects,
-                           std::vector<Ref>& out) const {
-  std::vector<int64_t> symbols;
-  if (!symbol_values(env, objects, symbols)) return false;
+                           std::vector<int64_t> symbols, std::vector<Ref>& out) const {
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const int slot = sources_[i].slot;
+    // Null: it comes to be behind the end of this entry.
+    PyObject* made =
+        slot >= 0 && static_cast<size_t>(slot) < env.size() ? env[static_cast<size_t>(slot)].get() : nullptr;
+    if (made != nullptr && !read(sources_[i], made, symbols[i])) return false;
+  }
   ObjectMaker maker(env, objects, std::move(symbols));
   maker.reserve(steps_.size());
   for (const Step& step : steps_) {

@@ -60,6 +60,10 @@ std::vector<int64_t> LiveInference::versions() const {
 
 void LiveInference::bind(int slot, int32_t ref) { impl_->converter->bind(slot, ref); }
 
+void LiveInference::forget(int slot) {
+  if (impl_->converter != nullptr) impl_->converter->forget(slot);
+}
+
 struct GrowingGraph::Impl {
   std::shared_ptr<const Tape> tape;  // as far as it is converted
   std::shared_ptr<ExprContext> ctx;

@@ -24,6 +24,8 @@ struct TapeGraph {
   /// Nodes of the tape on Python floats alone, whose results are among the graph's inputs, and those that make inputs leaves:
   /// to be called before the graph.
   std::vector<size_t> host_nodes;
+  /// Nodes that change the shape of inputs in place, or of views of them: to be called, or counted as writes, behind the graph.
+  std::vector<size_t> late_nodes;
   std::map<ValueId, int> slots;  // of values: the first slot of each
 };
 
@@ -81,6 +83,8 @@ class LiveInference {
   std::vector<InferredTensor> infer(const Tape& tape, const TapeNode& node);
   /// The tensor in `slot` is the result `ref`.
   void bind(int slot, int32_t ref);
+  /// The host has changed the shape of what is in the slot.
+  void forget(int slot);
   /// How often the memory behind each slot was written to, as far as it is known here; -1 for other slots.
   std::vector<int64_t> versions() const;
 

@@ -18,7 +18,8 @@ bool takes_number(const Tape& tape, const TapeNode& node) {
   bool numbers = false, others = false;
   for_each_slot(PyTuple_GET_ITEM(node.args.get(), 1), [&](int slot) {
     const TapeSlot& index = tape.slots()[static_cast<size_t>(slot)];
-    const bool one = !index.number && index.sizes && PyTuple_GET_SIZE(index.sizes.get()) == 0;
+    const bool one =
+        !index.number && index.sizes && (PyTuple_GET_SIZE(index.sizes.get()) == 0 || tape.reshaped(slot) != nullptr);
     numbers = numbers || one;
     others = others || (!one && !index.number);
   });

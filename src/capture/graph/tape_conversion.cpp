@@ -17,7 +17,7 @@ DType default_dtype(TorchApi& api) {
 TapeConversion::TapeConversion(const Tape& of, TorchApi& host, std::shared_ptr<ExprContext> ctx)
     : api(host),
       tape(&of),
-      made{Graph(std::move(ctx)), {}, {}, {}, {}, {}, false, {}, {}},
+      made{Graph(std::move(ctx)), {}, {}, {}, {}, {}, false, {}, {}, {}},
       builder(made.graph, default_dtype(host)),
       fz(builder),
       refs(of.slots().size(), -1) {}
@@ -69,11 +69,12 @@ void TapeConversion::place_constants() {
 
 TensorType TapeConversion::slot_type(int slot) {
   const TapeSlot& info = this->slot(slot);
+  const SlotLayout& as = layout(slot);
   TensorType type;
   type.dtype = dtype_of(info.dtype.get());
   type.device = device_of(info.device.get());
-  type.sizes = sizes_of(info.symbolic_sizes, info.sizes.get());
-  type.strides = sizes_of(info.symbolic_strides, info.strides.get());
+  type.sizes = sizes_of(as.symbolic_sizes, as.sizes.get());
+  type.strides = sizes_of(as.symbolic_strides, as.strides.get());
   return type;
 }
 

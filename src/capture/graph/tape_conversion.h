@@ -1,6 +1,7 @@
 // What the parts of a conversion share: the tape, the graph so far, and the tensor of each slot.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,11 @@ struct TapeConversion {
   TensorRef constant(Ref tensor);
   /// What the CPU makes for the GPU alone, on the GPU (transforms/place_constants.cpp).
   void place_constants();
+  /// How the tensor lies behind the nodes that were converted.
+  const SlotLayout& layout(int slot) const {
+    const auto found = reshaped.find(slot);
+    return found == reshaped.end() ? this->slot(slot) : *found->second;
+  }
   /// As the host inferred it.
   TensorType slot_type(int slot);
 
@@ -33,7 +39,8 @@ struct TapeConversion {
   TapeGraph made;
   GraphBuilder builder;
   Functionalizer fz;
-  std::vector<TensorRef> refs;  ///< by slot; -1: not made yet
+  std::vector<TensorRef> refs;                                ///< by slot; -1: not made yet
+  std::map<int, std::shared_ptr<const SlotLayout>> reshaped;  ///< of slots whose shape nodes have changed
 
  private:
   std::vector<Expr> sizes_of(const std::vector<Expr>& symbolic, PyObject* tuple);

@@ -10,6 +10,7 @@
 #include "capture/tape/node_operators.h"
 #include "capture/tape/opaque_operators.h"
 #include "capture/tape/tape_counts.h"
+#include "capture/tape/view_origins.h"
 #include "ops/core/bind.h"
 #include "ops/rules/derivative.h"
 #include "support/error.h"
@@ -312,6 +313,15 @@ void TapeConverter::convert(const TapeNode& node) {
   const std::vector<int64_t> before = statistics || dropout ? c_.versions() : std::vector<int64_t>();
   const std::vector<ValueId> values = dropout ? present_values() : std::vector<ValueId>();
   const std::vector<TensorRef> results = results_of(node);
+  for (const auto& [slot, layout] : node.reshaped) {
+    c_.reshaped[slot] = layout;
+    if (regions_.inside()) throw Unsupported(node.name + " inside of a checkpoint");
+    const int base = view_origin(*c_.tape, slot).base;
+    if (!c_.slot(base < 0 ? slot : base).input) continue;
+    // Gradients may keep it as it comes.
+    if (view_.training) throw Unsupported(node.name + " of a tensor from before the graph, beside gradients");
+    c_.made.late_nodes.push_back(static_cast<size_t>(&node - c_.tape->nodes().data()));
+  }
   if (steps_ != nullptr && any_operator(node, &OpTraits::hands_tangent_on)) steps_->hand_on(results);
   set_outputs(node, results);
   uncount_writes(before, values);
@@ -362,7 +372,7 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
     for_each_slot(node.args.get(), [&reads](int) { reads = true; });
     if (!reads) return {constant(node)};
   }
-  const std::string name = known_name(node);
+  const std::string in_place = view_in_place(node), name = in_place.empty() ? known_name(node) : in_place;
   if (name.empty()) return opaque_results(node);
   const Candidates* candidates = OpRegistry::global().find_python(name);
   std::string refusal = "no form of " + name + " takes these arguments";
@@ -373,6 +383,7 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
     std::optional<std::vector<Arg>> args = bind_args(c_.builder.ctx(), candidate.op->schema, source);
     if (!args) continue;
     try {
+      if (!in_place.empty()) return {c_.fz.reshape_inplace(*candidate.op, std::move(*args))};
       return results_of(node, candidate, std::move(*args), source.out());
     } catch (const Unsupported& error) {
       // What has loops of its own may leave a call to the host's operator, which comes last.
@@ -407,8 +418,9 @@ bool TapeConverter::has_registered_derivative(const TapeNode& node) {
     const int slot = slot_of(o);
     if (slot < 0) return is_size_ref(o) ? Ref::steal(PyLong_FromLongLong(hint_of(size_ref_expr(o)))) : Ref::borrow(o);
     const TapeSlot& info = c_.tape->slots()[static_cast<size_t>(slot)];
-    if (!info.sizes || !info.strides) return Ref::borrow(Py_None);
-    return c_.api.empty_meta(info.sizes.get(), info.strides.get(), info.dtype.get());
+    const SlotLayout& layout = c_.layout(slot);
+    if (!layout.sizes || !layout.strides) return Ref::borrow(Py_None);
+    return c_.api.empty_meta(layout.sizes.get(), layout.strides.get(), info.dtype.get());
   };
   const Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(node.outputs.size())));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -480,7 +492,7 @@ void TapeConverter::set_outputs(const TapeNode& node, const std::vector<TensorRe
 void TapeConverter::check_type(const TapeNode& node, int slot) {
   const TapeSlot& info = c_.tape->slots()[static_cast<size_t>(slot)];
   const TensorType& type = c_.fz.type(c_.refs[static_cast<size_t>(slot)]);
-  if (dtype_of(info.dtype.get()) != type.dtype || !equal(info.sizes.get(), type.sizes)) {
+  if (dtype_of(info.dtype.get()) != type.dtype || !equal(c_.layout(slot).sizes.get(), type.sizes)) {
     throw Unsupported("type of " + node.name + " inferred as " + type.str() + ", other than the host's");
   }
 }
@@ -489,6 +501,7 @@ std::vector<InferredTensor> TapeConverter::infer(const TapeNode& node) {
   c_.refs.resize(c_.tape->slots().size(), -1);
   const auto need = [this](int slot) {
     if (c_.refs[static_cast<size_t>(slot)] >= 0) return;
+    if (std::shared_ptr<const SlotLayout> now = c_.tape->reshaped(slot)) c_.reshaped[slot] = std::move(now);
     add_input(slot);
     note_slot(slot);
   };
@@ -513,6 +526,10 @@ void TapeConverter::bind(int slot, TensorRef ref) {
   note_slot(slot);
 }
 
+void TapeConverter::forget(int slot) {
+  if (static_cast<size_t>(slot) < c_.refs.size()) c_.refs[static_cast<size_t>(slot)] = -1;
+}
+
 /// Of several slots that are one tensor the last counts.
 void TapeConverter::note_slot(int slot) {
   int& last = slots_of_.try_emplace(c_.refs[static_cast<size_t>(slot)], slot).first->second;
@@ -535,9 +552,8 @@ int TapeConverter::slot_with(TensorRef ref) {
 void TapeConverter::lay_out(int slot) {
   const TapeSlot& info = c_.tape->slots()[static_cast<size_t>(slot)];
   TensorRef& ref = c_.refs[static_cast<size_t>(slot)];
-  if (info.number || equal(info.strides.get(), c_.fz.type(ref).strides)) return;
-  const std::vector<Expr> wanted =
-      info.symbolic_sizes.empty() ? c_.exprs(info.strides.get()) : c_.slot_type(slot).strides;
+  if (info.number || equal(c_.layout(slot).strides.get(), c_.fz.type(ref).strides)) return;
+  const std::vector<Expr> wanted = c_.slot_type(slot).strides;
   if (wanted.size() != c_.fz.type(ref).sizes.size()) {
     throw Unsupported("a result of a function transform has other dimensions in the host");
   }
@@ -558,7 +574,7 @@ void TapeConverter::check_strides(int slot) {
   const TensorType& type = c_.fz.type(c_.refs[static_cast<size_t>(slot)]);
   for (size_t i = 0; i < type.strides.size(); ++i) {
     if (type.sizes[i].is_const(1) || type.sizes[i].is_const(0)) continue;
-    const int64_t host = int_value(PyTuple_GET_ITEM(info.strides.get(), static_cast<Py_ssize_t>(i)));
+    const int64_t host = int_value(PyTuple_GET_ITEM(c_.layout(slot).strides.get(), static_cast<Py_ssize_t>(i)));
     if (type.strides[i].context().evaluate_hint(type.strides[i]) != host) {
       UserLocation place;
       if (const TapeNode* const maker = c_.tape->maker(slot)) {

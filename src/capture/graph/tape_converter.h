@@ -37,6 +37,7 @@ class TapeConverter {
   /// See LiveInference.
   std::vector<InferredTensor> infer(const TapeNode& node);
   void bind(int slot, TensorRef ref);
+  void forget(int slot);
   std::vector<int64_t> versions() const { return c_.versions(); }
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "capture/python/py.h"
@@ -12,6 +13,7 @@ class CallScratch {
  public:
   std::vector<PyObject*> roots, objects;
   std::vector<Ref> env, made;
+  std::vector<int64_t> symbols;
 
   class Lease {
    public:

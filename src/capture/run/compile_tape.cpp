@@ -71,6 +71,7 @@ CompiledPart compile_part(Entry& entry, TapeGraph made, const std::shared_ptr<co
                           const CompileOptions& options) {
   const bool whole = follows_histories(*tape);
   std::vector<int> used_up = std::move(made.used_up), leaves = std::move(made.leaves);
+  std::vector<size_t> late = std::move(made.late_nodes);
   CompiledPart part;
   if (whole ? made.training : is_training_tape(*tape)) {
     TATARA_LOG(kGraph, "to be differentiated: ", entry.report.graph_text);
@@ -85,6 +86,7 @@ CompiledPart compile_part(Entry& entry, TapeGraph made, const std::shared_ptr<co
                                                    options.keep_outputs_mb);
   }
   if (whole) part.runner = make_step_runner(std::move(part.runner), *tape, std::move(used_up), std::move(leaves));
+  if (!late.empty()) part.runner = make_late_runner(std::move(part.runner), std::move(late));
   return part;
 }
 

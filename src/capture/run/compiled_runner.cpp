@@ -93,6 +93,8 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
   for (const int slot : made.outputs) {
     outputs_.push_back({slot, view_origin(tape, slot)});
     outputs_.back().in_levels = tape.has_transforms();
+    // The tensor itself has changed its shape: no view.
+    outputs_.back().alone = tape.reshaped(slot) != nullptr && outputs_.back().origin.base < 0;
   }
   read_plan();
 }

@@ -267,7 +267,7 @@ std::shared_ptr<const EagerPass> eager_pass(const std::shared_ptr<const Tape>& t
                                             const std::vector<std::vector<bool>>& values_matter, bool draws) {
   const std::vector<TapeNode>& nodes = tape->nodes();
   const bool writes = std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& node) { return node.mutates; });
-  if (!made.graph.input_writes().empty() || !Replay::possible(*tape) ||
+  if (!made.graph.input_writes().empty() || !made.late_nodes.empty() || !Replay::possible(*tape) ||
       (stages.size() > 1 && (writes || tape->has_transforms()))) {
     return nullptr;
   }

@@ -30,4 +30,7 @@ CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Ta
 std::unique_ptr<GraphRunner> make_step_runner(std::unique_ptr<GraphRunner> plan, const Tape& tape,
                                               std::vector<int> used_up, std::vector<int> leaves);
 
+/// A runner that calls nodes of the tape behind the plan, see TapeGraph::late_nodes.
+std::unique_ptr<GraphRunner> make_late_runner(std::unique_ptr<GraphRunner> plan, std::vector<size_t> nodes);
+
 }  // namespace tatara::capture

@@ -38,8 +38,20 @@ const std::unordered_map<PyObject*, std::string>& named_functions() {
   return *table;
 }
 
+}  // namespace
+
+std::string view_in_place(const TapeNode& node) {
+  if (!is_operator_call(node) || !node.func || !known_torch(node.name).is(kChangesLayout) ||
+      is_dispatcher_operator(node.func.get())) {
+    return {};
+  }
+  return "torch.Tensor." + node.name.substr(0, node.name.size() - 1);
+}
+
+namespace {
+
 const Candidates* candidates_of(const TapeNode& node) {
-  const std::string name = known_name(node);
+  const std::string in_place = view_in_place(node), name = in_place.empty() ? known_name(node) : in_place;
   return name.empty() ? nullptr : OpRegistry::global().find_python(name);
 }
 
@@ -95,7 +107,7 @@ static bool takes_places(const Tape& tape, const TapeNode& node) {
   bool found = false;
   for_each_slot(PyTuple_GET_ITEM(node.args.get(), 1), [&](int slot) {
     const TapeSlot& index = tape.slots()[static_cast<size_t>(slot)];
-    found = found || (!index.number && index.sizes && PyTuple_GET_SIZE(index.sizes.get()) > 0);
+    found = found || (!index.number && index.sizes && PyTuple_GET_SIZE(index.sizes.get()) > 0 && !tape.reshaped(slot));
   });
   return found;
 }

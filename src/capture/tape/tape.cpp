@@ -87,6 +87,7 @@ void Tape::add_node(TapeNode node) {
   if (!node.mutates) {
     for (const int slot : node.outputs) makers_.try_emplace(slot, nodes_.size());
   }
+  note_reshaped(node);
   nodes_.push_back(std::move(node));
   TATARA_LOG(kCapture, "  ", node_text(*this, nodes_.back()));
 }
@@ -120,6 +121,7 @@ void lay_out_as_seen(TapeSlot& slot) {
 
 void Tape::take_layout(int at, const Tape& open) {
   TapeSlot& slot = slots_[static_cast<size_t>(at)];
+  if (reshaped_.contains(at)) return;  // the run has looked at how it was before
   const Ref object = open.slots()[static_cast<size_t>(at)].object;
   if (slot.input || slot.number || !object) return;
   Ref strides = open.slots()[static_cast<size_t>(at)].real_strides;
@@ -140,7 +142,15 @@ std::vector<TapeNode> Tape::cut_nodes(size_t first) {
   std::vector<TapeNode> cut(std::make_move_iterator(begin), std::make_move_iterator(nodes_.end()));
   nodes_.erase(begin, nodes_.end());
   std::erase_if(makers_, [first](const auto& item) { return item.second >= first; });
+  reshaped_.clear();
+  for (const TapeNode& node : nodes_) note_reshaped(node);
   return cut;
+}
+
+SlotLayout Tape::present_layout(int slot) const {
+  TapeSlot as;
+  as.meta = slots_[static_cast<size_t>(slot)].meta;
+  return describe(std::move(as));
 }
 
 void Tape::set_last_keyword(const char* name, long value) {
@@ -194,20 +204,15 @@ int Tape::add_made_number(PyObject* value) {
 
 bool Tape::fits_layout(int slot) const {
   const TapeSlot& info = slots_[static_cast<size_t>(slot)];
-  if (info.symbolic_sizes.empty() || info.number || !info.meta) return true;
-  const auto fits = [](const Ref& tuple, const std::vector<Expr>& exprs) {
-    if (!tuple || PyTuple_GET_SIZE(tuple.get()) != static_cast<Py_ssize_t>(exprs.size())) return false;
-    for (size_t d = 0; d < exprs.size(); ++d) {
-      const long long value = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple.get(), static_cast<Py_ssize_t>(d)));
-      if (exprs[d].context().evaluate_hint(exprs[d]) != value) return false;
-    }
-    return true;
-  };
+  if (info.number || !info.meta || !info.sizes) return true;
   const ErrorAside aside;
-  const bool same = fits(attr_or_null(info.meta.get(), "shape"), info.symbolic_sizes) &&
-                    fits(Ref::steal(PyObject_CallMethod(info.meta.get(), "stride", nullptr)), info.symbolic_strides);
+  const SlotLayout now = present_layout(slot), &before = layout(slot);
+  const auto same = [](const Ref& a, const Ref& b) {
+    return !a || !b || PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) == 1;
+  };
+  const bool fits = same(now.sizes, before.sizes) && same(now.strides, before.strides);
   forget_error();
-  return same;
+  return fits;
 }
 
 void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides) {
@@ -241,6 +246,7 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
       has_transforms_ ||
       std::any_of(slots_.begin(), slots_.end(), [](const TapeSlot& s) { return s.input && s.requires_grad; }) ||
       std::any_of(copy->nodes_.begin(), copy->nodes_.end(), is_leaf_mark);
+  for (const TapeNode& node : copy->nodes_) copy->note_reshaped(node);
   for (TapeNode& node : copy->nodes_) {
     if (auto* end = std::get_if<FunctionEnd>(&node.kind)) {
       node.func = Ref();
@@ -282,10 +288,26 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   return copy;
 }
 
+/// Whether one of the first nodes changes the shape of the tensor in the slot.
+bool Tape::reshapes_before(int slot, size_t nodes) const {
+  return reshaped_.contains(slot) &&
+         std::any_of(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(nodes), [slot](const TapeNode& node) {
+           return std::any_of(node.reshaped.begin(), node.reshaped.end(),
+                              [slot](const auto& r) { return r.first == slot; });
+         });
+}
+
 std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bool>& needs) const {
   auto part = std::make_shared<Tape>(*this);
   const auto at = [](size_t n) { return static_cast<std::ptrdiff_t>(n); };
   part->nodes_.assign(nodes_.begin() + at(first), nodes_.begin() + at(last));
+  for (size_t n = 0; n < first; ++n) {
+    for (const auto& [slot, layout] : nodes_[n].reshaped) {
+      static_cast<SlotLayout&>(part->slots_[static_cast<size_t>(slot)]) = *layout;
+    }
+  }
+  part->reshaped_.clear();
+  for (const TapeNode& node : part->nodes_) part->note_reshaped(node);
   part->makers_.clear();
   part->check_floats_.clear();
   part->check_nodes_.clear();
@@ -342,6 +364,12 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
     if (places[i] != Place::kComesIn && !(made_symbol && slot.input)) continue;
     if (made_before) slot.guard_index = 0;
     slot.requires_grad = needs[i];
+  }
+  for (size_t i = 0; i < part->places_.size(); ++i) {
+    // Its size may be no longer where it was read from.
+    if (part->places_[i].slot < 0 || !reshapes_before(part->places_[i].slot, first)) continue;
+    part->places_[i] = part->place_of(symbols_[i]);
+    if (part->places_[i].slot < 0) return nullptr;
   }
   part->set_outputs(std::move(outputs));
   return part;

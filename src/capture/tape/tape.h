@@ -18,16 +18,21 @@
 
 namespace tatara::capture {
 
-struct TapeSlot {
+/// How a tensor lies in memory, as the host inferred it.
+struct SlotLayout {
+  Ref sizes, strides;
+  std::vector<Expr> symbolic_sizes, symbolic_strides;  ///< empty where every size is constant
+};
+
+/// The layout is that of a tensor as it comes, or as it was made (Tape::layout).
+struct TapeSlot : SlotLayout {
   Ref object;  ///< the placeholder, or the real tensor of an input; dropped for placeholders when the trace ends
   Ref meta;    ///< stands for the tensor while results are inferred: the placeholder itself, or a twin of the input
   Ref device;
-  Ref dtype, sizes, strides;  ///< as the host inferred them
-  Ref real_strides;           ///< of a result: as a run has found them, where they are others
+  Ref dtype;         ///< as the host inferred it
+  Ref real_strides;  ///< of a result: as a run has found them, where they are others
   bool input = false;
-  int guard_index = -1;  ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
-  std::vector<Expr> symbolic_sizes, symbolic_strides;  ///< empty where every size is constant
-  bool relaid = false;         ///< a call in place has changed the sizes: those of the present call hold
+  int guard_index = -1;        ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
   bool scalar = false;         ///< a NumPy scalar: no array also where it leaves the graph
   bool owns = false;           ///< a NumPy array with memory of its own
   bool fresh = false;          ///< the same, or a view of memory that nothing else refers to
@@ -49,6 +54,8 @@ struct TapeNode {
   Ref args;    ///< tuple; tensors are SlotRefs
   Ref kwargs;  ///< dict or null
   std::vector<int> outputs;
+  /// Tensors from before it whose shape it changes, each with how it lies behind it.
+  std::vector<std::pair<int, std::shared_ptr<const SlotLayout>>> reshaped;
   bool sequence = false;
   std::string name;
   UserLocation location;
@@ -114,9 +121,20 @@ class Tape {
   int add_made_number(PyObject* value);
   void set_symbol(int slot, Expr symbol) { slots_[static_cast<size_t>(slot)].symbolic_sizes = {symbol}; }
   void set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides);
-  /// Whether the placeholder in the slot has the sizes and strides that its symbols have in this call.
+  /// Whether what stands for the slot lies so.
   bool fits_layout(int slot) const;
-  void set_relaid(int slot) { slots_[static_cast<size_t>(slot)].relaid = true; }
+  /// How the tensor in the slot lies behind all nodes: calls in place may have changed that.
+  const SlotLayout& layout(int slot) const {
+    const auto found = reshaped_.find(slot);
+    return found == reshaped_.end() ? slots_[static_cast<size_t>(slot)] : *found->second;
+  }
+  /// The same; null: none has.
+  std::shared_ptr<const SlotLayout> reshaped(int slot) const {
+    const auto found = reshaped_.find(slot);
+    return found == reshaped_.end() ? nullptr : found->second;
+  }
+  /// How the tensor that stands for the slot lies now, with sizes of the present call.
+  SlotLayout present_layout(int slot) const;
   /// The symbols of the trace, for whoever reads the tape while it is open.
   void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }
   void add_node(TapeNode node);
@@ -246,6 +264,12 @@ class Tape {
   std::vector<TapeSlot> slots_;
   std::vector<TapeNode> nodes_;
   std::unordered_map<int, size_t> makers_;  // nodes by the slots that they fill
+  bool reshapes_before(int slot, size_t nodes) const;
+  void note_reshaped(const TapeNode& node) {
+    for (const auto& [slot, layout] : node.reshaped) reshaped_[slot] = layout;
+  }
+  std::unordered_map<int, std::shared_ptr<const SlotLayout>>
+      reshaped_;  // slots whose shape nodes change, the last of them
   std::vector<int> outputs_;
   bool needs_grad_modes_ = false;
   bool has_transforms_ = false;

@@ -1,5 +1,6 @@
 // Runs tapes: node by node, in the grad modes and levels that they were recorded in.
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 #include <utility>
 
@@ -232,13 +233,23 @@ std::string Tape::differs(const TapeNode& node, size_t output, PyObject* value, 
     return operand && value != env[slot].get() ? "gives its operand where its kernel gives a tensor of its own" : "";
   }
   if (api.numpy != nullptr && api.numpy->is_array(value)) return {};
+  // The placeholder may have changed its shape since.
+  const bool later = reshaped_.contains(node.outputs[output]);
   for (const char* name : {"dtype", "shape"}) {
-    const Ref inferred = attr_or_null(env[slot].get(), name), given = attr_or_null(value, name);
+    const bool sizes = later && std::strcmp(name, "shape") == 0;
+    const Ref inferred = sizes ? slots_[slot].sizes : attr_or_null(env[slot].get(), name);
+    const Ref given = attr_or_null(value, name);
     if (!inferred || !given || PyObject_RichCompareBool(inferred.get(), given.get(), Py_EQ) != 1) {
       return str_cat("gives a tensor of another ", name, " than its kernel");
     }
   }
-  if (slots_[slot].layout_read && !same_strides(api, env[slot].get(), value)) {
+  if (later) {
+    const Ref strides = Ref::steal(PyObject_CallMethod(value, "stride", nullptr));
+    if (!strides || PyObject_RichCompareBool(strides.get(), slots_[slot].strides.get(), Py_EQ) != 1) {
+      forget_error();
+      return "gives a tensor of other strides than its kernel";
+    }
+  } else if (slots_[slot].layout_read && !same_strides(api, env[slot].get(), value)) {
     return "gives a tensor of other strides than its kernel";
   }
   return {};
@@ -396,7 +407,8 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
         return failed();
       }
       if (real[slot]) continue;
-      if (api.is_tensor(tensors[k]) && !same_strides(api, env[slot].get(), tensors[k])) {
+      if (api.is_tensor(tensors[k]) && !reshaped_.contains(node.outputs[k]) &&
+          !same_strides(api, env[slot].get(), tensors[k])) {
         slots_[slot].real_strides = Ref::steal(PyObject_CallMethod(tensors[k], "stride", nullptr));
       }
       Ref value = Ref::borrow(tensors[k]);

@@ -177,10 +177,10 @@ std::vector<Expr> operand_dims(const Tape& tape, PyObject* args, PyObject* kwarg
   };
   const auto each = [&](PyObject* o) -> Ref {
     if (const int slot = slot_of(o); slot >= 0) {
-      const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
-      number = number || info.number;
-      add(info.symbolic_sizes);
-      add(info.symbolic_strides);
+      number = number || tape.slots()[static_cast<size_t>(slot)].number;
+      const SlotLayout& layout = tape.layout(slot);
+      add(layout.symbolic_sizes);
+      add(layout.symbolic_strides);
     } else if (is_size_ref(o)) {
       add({size_ref_expr(o)});
     }
@@ -192,16 +192,17 @@ std::vector<Expr> operand_dims(const Tape& tape, PyObject* args, PyObject* kwarg
   return dims;
 }
 
-Ref probe_operand(const TorchApi& api, const TraceSymbols& symbols, const TapeSlot& operand,
+Ref probe_operand(const TorchApi& api, const TraceSymbols& symbols, const Tape& tape, int slot,
                   std::span<const int64_t> values) {
-  if (operand.symbolic_sizes.empty()) return operand.meta;
+  const TapeSlot& operand = tape.slots()[static_cast<size_t>(slot)];
+  const SlotLayout& layout = tape.layout(slot);
+  if (layout.symbolic_sizes.empty()) return operand.meta;
   const auto under = [&](const std::vector<Expr>& exprs) {
     std::vector<int64_t> numbers;
     for (const Expr e : exprs) numbers.push_back(symbols.program(e).evaluate(values));
     return int_tuple(numbers);
   };
-  return api.empty_meta(under(operand.symbolic_sizes).get(), under(operand.symbolic_strides).get(),
-                        operand.dtype.get());
+  return api.empty_meta(under(layout.symbolic_sizes).get(), under(layout.symbolic_strides).get(), operand.dtype.get());
 }
 
 namespace {

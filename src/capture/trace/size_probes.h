@@ -69,7 +69,7 @@ class SizeProbes {
 /// Sizes, strides and integers among recorded arguments, each once; none where a number is among them whose value is to be known.
 std::vector<Expr> operand_dims(const Tape& tape, PyObject* args, PyObject* kwargs);
 /// A tensor without memory for an operand, under these values. Null with a Python error set.
-Ref probe_operand(const TorchApi& api, const TraceSymbols& symbols, const TapeSlot& operand,
+Ref probe_operand(const TorchApi& api, const TraceSymbols& symbols, const Tape& tape, int slot,
                   std::span<const int64_t> values);
 /// The layouts of a call's results, None among them as without dimensions. `result` is what the host gives in this call, `ask`
 /// gives it for other values of the symbols, or null with a Python error set. Empty: they cannot be told, or a result is an operand.

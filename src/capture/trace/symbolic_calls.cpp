@@ -336,10 +336,11 @@ PyObject* NumberTracing::symbolic_size(const std::vector<Expr>& sizes) {
 
 bool NumberTracing::specialize_slot(int slot) {
   const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
-  for (const Expr e : info.symbolic_sizes) trace_->symbols.specialize(e);
-  for (const Expr e : info.symbolic_strides) trace_->symbols.specialize(e);
+  const SlotLayout& layout = trace_->tape.layout(slot);
+  for (const Expr e : layout.symbolic_sizes) trace_->symbols.specialize(e);
+  for (const Expr e : layout.symbolic_strides) trace_->symbols.specialize(e);
   for (const Expr e : info.bits) trace_->symbols.specialize(e);
-  return !info.symbolic_sizes.empty();
+  return !layout.symbolic_sizes.empty();
 }
 
 bool NumberTracing::specialize_operands(PyObject* args, PyObject* kwargs) {
@@ -362,13 +363,12 @@ bool NumberTracing::specialize_operands(PyObject* args, PyObject* kwargs) {
 PyObject* NumberTracing::symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   const Py_ssize_t given = PyTuple_GET_SIZE(args) + (kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0);
-  const TapeSlot* const info = slot < 0 ? nullptr : &t.tape.slots()[static_cast<size_t>(slot)];
-  if (info == nullptr || info->symbolic_sizes.empty() || info->relaid) {
+  const SlotLayout layout = slot < 0 ? SlotLayout() : t.tape.layout(slot);
+  if (layout.symbolic_sizes.empty()) {
     specialize_operands(args, kwargs);
     return not_handled();
   }
-  const std::vector<Expr> sizes = t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes;
-  const std::vector<Expr> strides = t.tape.slots()[static_cast<size_t>(slot)].symbolic_strides;
+  const std::vector<Expr>&sizes = layout.symbolic_sizes, &strides = layout.symbolic_strides;
   ExprContext& ctx = t.symbols.ctx();
   const std::string& name = fn.name;
   if (name == "shape" || (name == "size" && given == 1)) return symbolic_size(sizes);
@@ -416,9 +416,8 @@ PyObject* NumberTracing::symbolic_length(PyObject* tensor) {
   const int slot = slot_for(tensor);
   --bypass_;
   if (slot < 0) return not_handled();
-  const std::vector<Expr>& sizes = t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes;
-  const bool known = !sizes.empty() && !t.tape.slots()[static_cast<size_t>(slot)].relaid;
-  return known ? t.symbols.make(sizes[0]).release() : not_handled();
+  const std::vector<Expr>& sizes = t.tape.layout(slot).symbolic_sizes;
+  return sizes.empty() ? not_handled() : t.symbols.make(sizes[0]).release();
 }
 
 PyObject* NumberTracing::symbolic_operator(PyObject* tensor, const char* method, PyObject* other) {

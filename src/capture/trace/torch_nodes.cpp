@@ -1,5 +1,6 @@
 // The node of a torch call on the tape, and results of the types that the registry infers.
 #include "capture/host/known_calls.h"
+#include "capture/tape/node_operators.h"
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/torch_tracing.h"
 #include "capture/trace/tracer_internal.h"
@@ -83,6 +84,8 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
   node.args = args;
   node.kwargs = kwargs;
   node.name = fn.name;
+  const bool reshapes = !view_in_place(node).empty();
+  if (reshapes && !transforms().open_levels().empty()) return Inferred::kUnknown;
   std::vector<InferredTensor> inferred;
   try {
     inferred = t.inference.infer(t.tape, node);
@@ -101,6 +104,7 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
   bool fresh = false;
   std::vector<Ref> tensors;
   for (const InferredTensor& each : inferred) {
+    if (reshapes && (each.slot < 0 || !reshape(each, node))) return Inferred::kUnknown;
     if (each.slot >= 0) {
       node.outputs.push_back(each.slot);
       tensors.push_back(t.tape.slots()[static_cast<size_t>(each.slot)].object);

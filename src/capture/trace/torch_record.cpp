@@ -231,8 +231,8 @@ Ref TorchTracing::infer_by_host(Recording& call) {
   };
   const auto to_meta = [&](PyObject* o) -> Ref {
     if (const int slot = slot_of(o); slot >= 0) {
-      const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
-      return call.values.empty() ? info.meta : probe_operand(api_, t.symbols, info, call.values);
+      if (!call.values.empty()) return probe_operand(api_, t.symbols, t.tape, slot, call.values);
+      return t.tape.slots()[static_cast<size_t>(slot)].meta;
     }
     if (is_size_ref(o)) return size_ref_value(o, call.values.empty() ? t.symbols.hints() : call.values);
     if (Py_TYPE(o) == api_.device_type) {
@@ -418,6 +418,33 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
   return result.release();
 }
 
+/// What stands for the tensor gets the shape that it has behind the node.
+bool TorchTracing::reshape(const InferredTensor& as, TapeNode& node) {
+  const auto hints = [](const std::vector<Expr>& values) {
+    std::vector<int64_t> result;
+    for (const Expr e : values) result.push_back(e.context().evaluate_hint(e).value());
+    return result;
+  };
+  SlotLayout layout;
+  layout.sizes = int_tuple(hints(as.sizes));
+  layout.strides = int_tuple(hints(as.strides));
+  PyObject* const meta = trace_->tape.slots()[static_cast<size_t>(as.slot)].meta.get();
+  const InferenceMode mode(api_);
+  const Ref done = Ref::steal(PyObject_CallMethod(meta, "as_strided_", "OO", layout.sizes.get(), layout.strides.get()));
+  if (!done) {
+    forget_error();
+    return false;
+  }
+  const auto varies = [](Expr e) { return !e.is_const(); };
+  if (std::any_of(as.sizes.begin(), as.sizes.end(), varies) ||
+      std::any_of(as.strides.begin(), as.strides.end(), varies)) {
+    layout.symbolic_sizes = as.sizes;
+    layout.symbolic_strides = as.strides;
+  }
+  node.reshaped.emplace_back(as.slot, std::make_shared<SlotLayout>(std::move(layout)));
+  return true;
+}
+
 bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device,
                                  Ref& result) {
   Trace& t = *trace_;
@@ -448,7 +475,9 @@ bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref ar
     const int known = t.tape.find_meta(o);
     if (known >= 0 && stays_on(t.tape.slots()[static_cast<size_t>(known)].device.get(), device.get())) {
       node.outputs.push_back(known);
-      if (!t.tape.fits_layout(known)) t.tape.set_relaid(known);
+      if (!t.tape.fits_layout(known)) {
+        node.reshaped.emplace_back(known, std::make_shared<SlotLayout>(t.tape.present_layout(known)));
+      }
       return t.tape.slots()[static_cast<size_t>(known)].object;
     }
     fresh = true;
@@ -483,6 +512,7 @@ bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref ar
   node.args = std::move(args);
   node.kwargs = std::move(kwargs);
   node.name = fn.name;
+  for (const auto& [slot, layout] : node.reshaped) t.inference.forget(slot);
   finish_node(node, fresh, false);
   return true;
 }

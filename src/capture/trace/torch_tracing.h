@@ -51,6 +51,7 @@ class TorchTracing final : public TraceFeature {
   /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
   Cast cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args, Ref& cast_kwargs);
   bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);
+  bool reshape(const InferredTensor& as, TapeNode& node);
   Inferred record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,
                            const Ref& device, Ref& result);
   /// `fresh`: some result is a new tensor; `known`: the registry has the operator, so one that is not in place writes nothing.

@@ -422,12 +422,12 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   const bool mode_was_on = modes().on();
   modes().set_mode(false);
   const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
-  std::vector<Ref> env;
+  std::vector<Ref> env, held;
+  std::vector<int64_t> symbols;
   entry.tape->fill_inputs(objects, env);
-  std::vector<Ref> held;
   entry.reconstruction.hold(objects, held);
-  bool ok = entry.run(env, api_) == Entry::Ran::kDone;
-  ok = ok && entry.reconstruction.build(env, objects, made) && entry.effects.replay(made);
+  bool ok = entry.reconstruction.read_symbols(objects, symbols) && entry.run(env, api_) == Entry::Ran::kDone;
+  ok = ok && entry.reconstruction.build(env, objects, std::move(symbols), made) && entry.effects.replay(made);
   made.resize(made.size() - std::min(made.size(), entry.effects.objects()));
   if (ok && entry.grad_at_end) {
     const Ref done =

@@ -57,7 +57,8 @@ void TraceEnds::finish_look(PyObject* result) {
       std::erase(outputs, -1);
       tape->set_outputs(std::move(outputs));
       const TapeGraph made = build_graph(*tape, api_);
-      if (!made.graph.input_writes().empty()) context_.found = "it writes to a tensor from before the call";
+      if (!made.graph.input_writes().empty() || !made.late_nodes.empty())
+        context_.found = "it writes to a tensor from before the call";
       for (const GraphOutput& output : made.graph.outputs()) {
         if (output.alias.kind != OutputAlias::Kind::kFresh)
           context_.found = "a result shares memory with another tensor";

@@ -120,7 +120,8 @@ long HistoryTracing::version_of(PyObject* tensor) const {
     if (!node.mutates && !node.statistics) continue;
     const int target = PyTuple_GET_SIZE(node.args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) : -1;
     const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
-    if (target < 0 || out || (!plain(node) && node.name != "__setitem__")) return -1;
+    const bool known = plain(node) || node.name == "__setitem__" || !view_in_place(node).empty();
+    if (target < 0 || out || !known) return -1;
     if (root(target) == start) ++count;
   }
   return count;

@@ -288,7 +288,7 @@ Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject
     const Ref placeholder = api_.empty_meta(shape.get(), strides.get(), dtype.get());
     if (!placeholder) return {};
     const int slot = t.tape.add_placeholder(placeholder.get(), t.tape.slots()[static_cast<size_t>(given)].device);
-    const std::vector<Expr>& own = t.tape.slots()[static_cast<size_t>(given)].symbolic_sizes;
+    const std::vector<Expr>& own = t.tape.layout(given).symbolic_sizes;
     if (i == 0) {
       sizes[0] = t.symbols.add_made(meta.sizes[0], slot, 0, {0, kMostElements});
       counted = sizes;
@@ -326,7 +326,7 @@ bool ValueTracing::same_size(PyObject* a, Py_ssize_t dim, PyObject* b, Py_ssize_
   const auto size_of = [&](PyObject* tensor, Py_ssize_t d) -> Expr {
     const int slot = slot_for(tensor);
     if (slot < 0) return {};
-    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+    const SlotLayout& info = t.tape.layout(slot);
     if (d < 0) d += PyTuple_GET_SIZE(info.sizes.get());
     if (d < 0 || d >= PyTuple_GET_SIZE(info.sizes.get())) return {};
     if (!info.symbolic_sizes.empty()) return info.symbolic_sizes[static_cast<size_t>(d)];
@@ -479,8 +479,7 @@ Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* 
     const int slot = slot_for(operand);
     // How many numbers a list has is part of the trace.
     if (list && slot < 0) return {};
-    const std::vector<Expr> sizes =
-        list ? t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes : std::vector<Expr>();
+    const std::vector<Expr> sizes = list ? t.tape.layout(slot).symbolic_sizes : std::vector<Expr>();
     if (!sizes.empty() && !t.symbols.may_decide()) return {};
     for (const Expr e : sizes) t.symbols.specialize(e);
   }

@@ -90,6 +90,8 @@ class Functionalizer {
   std::vector<TensorRef> host_call(const OpDef& op, std::vector<Arg> args, std::vector<TensorType> types);
   /// The in-place form: computes the operator, checks shape and dtype as eager does, writes operand 0 and returns it.
   TensorRef apply_inplace(const OpDef& op, std::vector<Arg> args);
+  /// A view that becomes operand 0 itself, which is returned; its other views stay as they are.
+  TensorRef reshape_inplace(const OpDef& op, std::vector<Arg> args);
   /// The out= form. Unsupported when an out tensor would have to be resized.
   void apply_out(const OpDef& op, std::vector<Arg> args, std::span<const TensorRef> out);
   /// The present value of the tensor (regenerates views after writes).
@@ -127,6 +129,7 @@ class Functionalizer {
     int64_t version = 0;
     TensorRef first = -1;
     int64_t uncounted = 0;  // of the writes
+    int64_t reshaped = 0;   // those that changed a shape, and no contents
   };
   struct ViewStep {
     const OpDef* op;
@@ -139,6 +142,8 @@ class Functionalizer {
     ValueId cached = kNoValue;
     int64_t cached_version = -1;
     TensorType type;
+    bool itself = true;  // no view of the base, but for changes of its shape in place
+    bool whole = true;   // these have left it all of the storage
   };
   std::vector<Storage> storages_;
   std::vector<Alias> aliases_;

@@ -122,6 +122,7 @@ TensorRef Functionalizer::view(TensorRef base, const OpDef& op, std::vector<Arg>
   alias.cached = value;
   alias.cached_version = storages_[static_cast<size_t>(alias.storage)].version;
   alias.type = builder_.type(value);
+  alias.itself = false;
   aliases_.push_back(std::move(alias));
   return static_cast<TensorRef>(aliases_.size()) - 1;
 }
@@ -148,6 +149,7 @@ TensorRef Functionalizer::alias_of(TensorRef base, ValueId operand, ValueId valu
   alias.cached = value;
   alias.cached_version = storages_[static_cast<size_t>(alias.storage)].version;
   alias.type = builder_.type(value);
+  alias.itself = false;
   aliases_.push_back(std::move(alias));
   return static_cast<TensorRef>(aliases_.size()) - 1;
 }
@@ -262,6 +264,32 @@ TensorRef Functionalizer::apply_inplace(const OpDef& op, std::vector<Arg> args) 
   const TensorRef self = ref_of(args[0]);
   if (op.kind == OpKind::kView) throw Unsupported(str_cat("the in-place form of the view ", op.name));
   write_cast(self, builder_.call(op, read_args(std::move(args))).front());
+  return self;
+}
+
+TensorRef Functionalizer::reshape_inplace(const OpDef& op, std::vector<Arg> args) {
+  const TensorRef self = ref_of(args[0]);
+  const TensorRef made = apply(op, std::move(args)).front();
+  const auto own = static_cast<size_t>(self);
+  const auto s = static_cast<size_t>(aliases_[own].storage);
+  if (made == self || aliases_[static_cast<size_t>(made)].storage != aliases_[own].storage) {
+    throw Unsupported(str_cat("the in-place form of ", op.name));
+  }
+  Storage& storage = storages_[s];
+  if (storage.first == self) {
+    aliases_.push_back(aliases_[own]);
+    storage.first = static_cast<TensorRef>(aliases_.size()) - 1;
+  }
+  const bool itself = aliases_[own].itself, whole = aliases_[own].whole;
+  aliases_[own] = aliases_[static_cast<size_t>(made)];
+  aliases_[own].itself = itself;
+  aliases_[own].whole = whole && aliases_[own].chain.back().op->name != "as_strided";
+  // Eager counts it as a write.
+  for (Alias& alias : aliases_) {
+    if (alias.storage == static_cast<int32_t>(s) && alias.cached_version == storage.version) ++alias.cached_version;
+  }
+  ++storage.version;
+  ++storage.reshaped;
   return self;
 }
 
@@ -384,7 +412,7 @@ void Functionalizer::finish(std::span<const TensorRef> tensors) {
     const Alias& alias = aliases_[static_cast<size_t>(tensors[i])];
     const auto s = static_cast<size_t>(alias.storage);
     ++uses[s];
-    if (storages_[s].input_index < 0 && alias.chain.empty() && owner[s] < 0) owner[s] = static_cast<int>(i);
+    if (storages_[s].input_index < 0 && alias.itself && alias.whole && owner[s] < 0) owner[s] = static_cast<int>(i);
     outputs.push_back({read(tensors[i]), {}});
   }
   // Several views of a storage that is not an output itself: the storage becomes a hidden output behind the others.
@@ -419,8 +447,9 @@ void Functionalizer::finish(std::span<const TensorRef> tensors) {
   }
   for (const GraphOutput& output : outputs) graph.add_output(output.value, output.alias);
   for (const Storage& storage : storages_) {
-    if (storage.input_index < 0 || storage.version == 0) continue;
-    graph.add_input_write(storage.input_index, storage.base, static_cast<int>(storage.version - storage.uncounted));
+    if (storage.input_index < 0 || storage.version == storage.reshaped) continue;
+    graph.add_input_write(storage.input_index, storage.base,
+                          static_cast<int>(storage.version - storage.uncounted - storage.reshaped));
   }
 }
 

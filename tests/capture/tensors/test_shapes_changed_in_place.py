@@ -10,6 +10,7 @@ import torch
 
 import tatara
 from results import same
+from tatara.report._report import report_of
 
 pytestmark = [pytest.mark.usefixtures("fresh"), pytest.mark.filterwarnings("ignore:An output with one or more")]
 
@@ -59,6 +60,209 @@ def test_later_questions_see_the_new_shape(name: str, own: bool) -> None:
         x = torch.rand(2 + i % 3, 3)
         ours, theirs = x.clone(), x.clone()
         same(compiled(ours), program(theirs))
+        same(ours, theirs)
+
+
+def flipped_views(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 2
+    row = y[0]
+    y.t_()
+    row.add_(1)
+    return y, row
+
+
+def flat_view(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 2
+    flat = y.view(-1)
+    y.unsqueeze_(1)
+    y.squeeze_(1)
+    y.swapaxes_(0, 1)
+    return flat, y
+
+
+def written_behind(x: Tensor) -> Tensor:
+    x.t_()
+    x.add_(1)
+    return x
+
+
+def written_view(x: Tensor) -> Tensor:
+    row = x[0]
+    row.unsqueeze_(0)
+    row.mul_(2)
+    return row
+
+
+def mask_of_lengths(x: Tensor) -> Tensor:
+    lengths = (x > 0.5).sum(1)
+    places = torch.arange(0, x.size(1))
+    places.unsqueeze_(0)
+    mask = places < lengths.unsqueeze_(-1)
+    return x.masked_fill_(mask, 0)
+
+
+def sizes_before(x: Tensor) -> tuple[int, int, torch.Size]:
+    n = x.size(0)
+    x.unsqueeze_(0)
+    return n, x.size(1) + n, x.shape
+
+
+def one_object(x: Tensor) -> tuple[bool, torch.Size]:
+    items, found = [x.unsqueeze_(0)], {"x": x}
+    return found["x"] is items[0], x.unsqueeze_(1).shape
+
+
+def nothing_else(x: Tensor) -> None:
+    x.transpose_(0, 1)
+
+
+def number_as_index(x: Tensor) -> tuple[Tensor, Tensor]:
+    place = torch.tensor([1])
+    place.squeeze_()
+    y = x * 1
+    row = y[place]
+    row.add_(1)
+    return y, row
+
+
+def counted(x: Tensor) -> tuple[int, int]:
+    y = x * 2
+    before = y._version
+    y.unsqueeze_(0)
+    return before, y._version
+
+
+def of_the_host(x: Tensor) -> Tensor:
+    y = x.sort(0)[0]
+    y.t_()
+    y.squeeze_()
+    return y
+
+
+PROGRAMS = [
+    flipped_views,
+    flat_view,
+    written_behind,
+    written_view,
+    mask_of_lengths,
+    sizes_before,
+    one_object,
+    nothing_else,
+    number_as_index,
+    counted,
+    of_the_host,
+]
+
+
+def views(result: Any) -> list[bool]:
+    return [t._is_view() for t in (result if isinstance(result, tuple) else (result,)) if isinstance(t, Tensor)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_one_graph_for_all_sizes(program: Callable[[Tensor], Any]) -> None:
+    compiled = tatara.compile(program)
+    for size in (2, 2, 3, 4, 5, 2):
+        x = torch.rand(size, 3)
+        ours, theirs = x.clone(), x.clone()
+        found, wanted = compiled(ours), program(theirs)
+        same(found, wanted)
+        same(ours, theirs)
+        assert ours._version == theirs._version
+        assert views(found) == views(wanted)
+    report = report_of(compiled)
+    assert [b.reason for b in report.breaks] == []
+    assert [g.fallback for g in report.graphs] == [""] * 2
+
+
+def test_views_share_memory_with_what_has_changed() -> None:
+    compiled = tatara.compile(flipped_views)
+    for _ in range(3):
+        whole, row = compiled(torch.rand(4, 3))
+        row.zero_()
+        assert whole[:, 0].eq(0).all()
+
+
+def history(x: Tensor, weight: Tensor) -> Tensor:
+    y = x @ weight
+    y.unsqueeze_(0)
+    return y * 2
+
+
+def history_of_a_view(x: Tensor, weight: Tensor) -> Tensor:
+    y = x @ weight
+    row = y[0]
+    y.t_()
+    row.add_(1)
+    return y * y
+
+
+def argument_kept_for_gradients(x: Tensor, weight: Tensor) -> Tensor:
+    x.unsqueeze_(0)
+    return x @ weight
+
+
+def kept_and_changed_later(x: Tensor, weight: Tensor) -> Tensor:
+    y = (x @ weight).exp()
+    y.t_()
+    return y
+
+
+@pytest.mark.parametrize("program", [history, history_of_a_view, argument_kept_for_gradients, kept_and_changed_later])
+def test_gradients(program: Callable[[Tensor, Tensor], Tensor]) -> None:
+    compiled = tatara.compile(program)
+
+    def step(call: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor) -> Any:
+        y = call(x, weight)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            return y.shape, str(error)[:70]  # what it keeps was changed
+        return y, weight.grad
+
+    for size in (2, 2, 3, 4):
+        x = torch.rand(size, 3)
+        ours, theirs = (torch.full((3, 3), 0.5, requires_grad=True) for _ in range(2))
+        a, b = x.clone(), x.clone()
+        same(step(compiled, a, ours), step(program, b, theirs))
+        same(a, b)
+    assert [b.reason for b in report_of(compiled).breaks] == []
+
+
+def test_parameter_without_gradients() -> None:
+    weights = [torch.full((3, 3), 0.5, requires_grad=True) for _ in range(2)]
+
+    def program(weight: Tensor) -> Tensor | None:
+        with torch.no_grad():
+            weight.squeeze_(0)
+        found, weight.grad = weight.grad, None
+        return found
+
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        for weight in weights:
+            weight.grad = torch.ones(3, 3)
+        same(compiled(weights[0]), program(weights[1]))
+        assert weights[0].grad is None
+
+
+def test_an_error_takes_the_shape_back() -> None:
+    def program(x: Tensor) -> Tensor:
+        x.t_()
+        if x.size(1) > 3:
+            raise ValueError(x.shape)
+        return x + 1
+
+    compiled = tatara.compile(program)
+    for size in (2, 3, 4, 2, 5):
+        x = torch.rand(size, 3)
+        ours, theirs = x.clone(), x.clone()
+        found = []
+        for call, given in ((compiled, ours), (program, theirs)):
+            try:
+                found.append(call(given))
+            except ValueError as error:
+                found.append(str(error))
+        same(found[0], found[1])
         same(ours, theirs)
 
 
