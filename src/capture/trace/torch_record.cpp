@@ -393,20 +393,18 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
   result = infer_by_host(call);
   const std::string text = result ? std::string() : take_error_text();
   if (fn.kind == TorchKind::kRecord) {
+    if (!result) {
+      if (Ref decided = values().with_numbers(func, call.args, call.kwargs); decided || PyErr_Occurred() != nullptr)
+        return decided.release();
+      if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
+    }
     if (result) layouts = layouts_by_host(call, result.get());
     if (layouts.empty() && fn.name.rfind("_fused_", 0) != 0) {
       numbers().specialize_operands(call.tape_args.get(), call.tape_kwargs.get());
     }
     if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
   }
-  if (!result) {
-    if (fn.kind == TorchKind::kRecord) {
-      if (Ref decided = values().with_numbers(func, call.args, call.kwargs); decided || PyErr_Occurred() != nullptr)
-        return decided.release();
-      if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
-    }
-    return give_up("no meta form of " + fn.name + " for these arguments: " + text.substr(0, 120));
-  }
+  if (!result) return give_up("no meta form of " + fn.name + " for these arguments: " + text.substr(0, 120));
   if (!record_result(func, fn, std::move(call.tape_args), std::move(call.tape_kwargs), std::move(call.device),
                      result)) {
     return give_up(fn.name + " gives no tensor");

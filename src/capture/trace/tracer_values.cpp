@@ -529,8 +529,7 @@ Ref ValueTracing::with_numbers(PyObject* func, PyObject* args, PyObject* kwargs)
   const bool method = is_method_of_tensors(func);
   bool found = false;
   const auto number = [&](PyObject* o) -> Ref {
-    if (!api_.is_plain_tensor(o) || (method && o == self) || !trace_->tape.makes(trace_->tape.find(o)))
-      return Ref::borrow(o);
+    if (!api_.is_plain_tensor(o) || (method && o == self)) return Ref::borrow(o);
     const DType dtype = dtype_in(o);
     if (PyLong_AsLong(attr_or_null(o, "ndim").get()) != 0) return Ref::borrow(o);
     const Ref operand = Ref::steal(PyTuple_Pack(1, o));

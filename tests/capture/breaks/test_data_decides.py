@@ -262,3 +262,46 @@ def test_training_runs_both_parts(draw: str, decided: str) -> None:
             torch.testing.assert_close(found, expected)
         assert call < 2 or len(history.launches) >= 3, history.launches  # before the decision, behind it, and backward
     assert (tatara.stats()["fallbacks"], tatara.stats()["breaks"]) == (0, 0)
+
+
+class Padding(torch.nn.Module):
+    """Sizes of a layer that are buffers, as those of audio codecs are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, value in (("kernel", 7), ("stride", 2), ("before", 3)):
+            self.register_buffer(name, torch.tensor(value))
+
+    def extra(self, x: Tensor) -> Tensor:
+        frames = torch.ceil((x.shape[-1] - self.kernel + self.before) / self.stride + 1).to(torch.int64) - 1
+        return frames * self.stride + self.kernel - self.before - x.shape[-1]
+
+
+WITH_NUMBERS: dict[str, Callable[[Padding, Tensor], Any]] = {
+    "pad by a buffer": lambda m, x: torch.nn.functional.pad(x, (m.before, m.before)) * 2,
+    "pad by a buffer and a result": lambda m, x: torch.nn.functional.pad(x, (m.before, m.extra(x))) * 2,
+    "pad by a larger one": lambda m, x: torch.nn.functional.pad(x, (0, max(m.before, m.extra(x)))) + 1,
+    "narrow": lambda m, x: x.narrow(2, 0, m.before) + 1,
+    "arange": lambda m, x: x[..., :7] + torch.arange(0, m.kernel),
+}
+
+
+@pytest.mark.parametrize("needs", [False, True])
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+def test_tensors_of_one_number_as_numbers(name: str, needs: bool) -> None:
+    """Also those that come with the call: buffers, whatever they hold then."""
+    module = Padding()
+    compiled = tatara.compile(lambda x: WITH_NUMBERS[name](module, x))
+    for call, size in enumerate((9, 9, 10, 11, 16, 15, 9)):
+        if call == 4:
+            module.before.add_(1)
+        results = []
+        for run in (compiled, lambda x: WITH_NUMBERS[name](module, x)):
+            x = torch.arange(6.0 * size).view(2, 3, size).requires_grad_(needs)
+            y = run(x)
+            if needs:
+                y.square().sum().backward()
+            results.append((y, x.grad))
+        compare(*results)
+    assert (tatara.stats()["fallbacks"], tatara.stats()["breaks"]) == (0, 0)
+    assert tatara.stats()["recompiles"] <= 1
