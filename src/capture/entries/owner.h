@@ -54,6 +54,8 @@ struct TraceOwner {
 
   /// Told that it is being compiled, the program raised what it does not raise otherwise: it is told so no more.
   bool tells_eager = false;
+  /// Why the graph broke under torch-function modes of the program: it breaks where they are entered from then on.
+  std::string modes_apart;
   RefusedCalls refused;
   std::shared_ptr<native::NativeLoops> loops;  // that run as native code; null: none was met
   /// Compiled functions with fullgraph that the function calls, and that break the graph: they say so themselves.

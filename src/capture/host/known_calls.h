@@ -44,7 +44,8 @@ enum class TransformCall : uint8_t {
   kRecord,
   kReplay,
   kStop,
-  kAsks,  // for what is not so while the trace is open
+  kAsks,      // for what is not so while the trace is open
+  kAsksOpen,  // whether a level is open
 };
 
 /// What a call is answered by before anything else is asked about it.
@@ -55,6 +56,7 @@ enum class SpecialCall : uint8_t {
   kEngine,         ///< run_backward of torch's engine
   kRegisterHook,   ///< Tensor.register_hook
   kFunctionApply,  ///< apply of a torch.autograd.Function
+  kLevelFunction,  ///< the same inside of torch.func's levels
   kUpdateScaler,   ///< GradScaler.update
   kIsCompiling,    ///< torch.compiler.is_compiling
   kMakeSubclass,   ///< Tensor._make_subclass, which makes parameters
@@ -76,6 +78,8 @@ enum class CallHandler : uint8_t {
   kThrownSwitch,      ///< a switch that later calls throw, too
   kNoModes,           ///< asks for modes, of which a program under a trace has none
   kAskModes,          ///< asks for the stack of modes
+  kPushesMode,        ///< puts a torch-function mode on it
+  kPopsMode,          ///< takes one off
   kHasTorchFunction,  ///< asks for a __torch_function__
   kEvalFrame,         ///< switches torch's compiler
   kGroupTensors,      ///< torch._C._group_tensors_by_device_and_dtype

@@ -7,6 +7,7 @@
 #include "capture/host/natures.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/tracer_internal.h"
+#include "capture/trace/tracer_modes.h"
 
 namespace tatara::capture {
 namespace {
@@ -162,7 +163,15 @@ CallPlan CallTracing::plan_in_module(const KnownCall& known, const std::string& 
     case CallHandler::kThrownSwitch: return {Kind::kSwitch, nullptr, name};
     // On the program's stack of modes there is none: a trace does not begin under one.
     case CallHandler::kNoModes: return {Kind::kFalse, nullptr, name};
-    case CallHandler::kAskModes: return {Kind::kModes, nullptr, name};
+    case CallHandler::kAskModes: return modes().has_programs() ? breaks(name) : CallPlan{Kind::kModes, nullptr, name};
+    case CallHandler::kPushesMode:
+      if (nargs != 1 || !modes().takes(args[0])) {
+        const std::string& why = owner_.modes_apart;
+        return breaks(full_name(module, name) + (why.empty() ? "" : ", a mode under which graphs break: " + why));
+      }
+      return {Kind::kPushMode, nullptr, name};
+    case CallHandler::kPopsMode:
+      return modes().pops_programs() ? CallPlan{Kind::kPopMode, nullptr, name} : breaks(full_name(module, name));
     case CallHandler::kGroupTensors: return {Kind::kTorch, nullptr, name};
     case CallHandler::kBreak: return breaks(module == "builtins" ? name : full_name(module, name));
     case CallHandler::kChangesFirst:

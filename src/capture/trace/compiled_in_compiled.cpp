@@ -71,6 +71,18 @@ void Tracer::run_whole(const CompiledFunction& inner, bool begins) {
   }
 }
 
+/// The graph is to break where the program enters its modes.
+bool TraceEnds::leave_modes(const std::string& reason) {
+  ++bypass_;
+  const bool back = take_back();
+  --bypass_;
+  if (!back) return false;
+  owner_.modes_apart = reason;
+  retrace_ = true;
+  unwind();
+  return true;
+}
+
 bool TraceEnds::leave_apart() {
   ++bypass_;
   const bool back = take_back();

@@ -1,6 +1,8 @@
 // What the program does with torch-function modes, with the switches of __torch_function__ and with torch's other guards in a
 // trace: these change what torch's calls mean, or whether capture sees them at all.
+#include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "capture/host/natures.h"
 #include "capture/host/torch_api.h"
@@ -52,6 +54,61 @@ std::string CallTracing::enters_guard(const Frame& f, PyObject* callable, PyObje
   const bool quick = name.ends_with("DisableTorchFunctionSubclass");
   if (quick && api_.files.is_torch(f.code())) return {};
   return str_cat("entry or end of ", name, ", a state of torch's that changes what its calls do");
+}
+
+bool ModeStack::takes(PyObject* mode) const {
+  if (!owner_.modes_apart.empty() || context_.ahead != nullptr) return false;
+  const Ref handler = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(mode)), "__torch_function__");
+  if (!handler) forget_error();
+  return handler && PyFunction_Check(handler.get()) &&
+         api_.files.is_torch(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(handler.get())));
+}
+
+Ref ModeStack::pop_programs() {
+  Ref mode = std::move(programs_.back());
+  programs_.pop_back();
+  return mode;
+}
+
+PyObject* ModeStack::ask_programs(PyObject* func, PyObject* args, PyObject* kwargs) {
+  if (programs_.empty() || bypass_ > 0) return not_handled();
+  Ref mode = pop_programs();  // while it handles a call it is off
+  const Trace* const trace = trace_.get();
+  const Ref handler = attr_or_null(mode.get(), "__torch_function__");
+  const Ref named = Ref::steal(kwargs != nullptr ? PyDict_Copy(kwargs) : PyDict_New());
+  for (PyObject* made : {args, named.get()}) mark_born(made);
+  // A getter comes as a new `__get__` each time.
+  if (std::strcmp(Py_TYPE(func)->tp_name, "method-wrapper") == 0) mark_born(func);
+  PyObject* result = nullptr;
+  const size_t before = count();
+  ++asked_;
+  if (handler && push_mode()) {
+    result = PyObject_CallFunctionObjArgs(handler.get(), func, api_.empty_tuple.get(), args, named.get(), nullptr);
+    drop_modes(before);
+  }
+  const bool same = tracing() && trace_.get() == trace;
+  if (same) --asked_;
+  if (same) {
+    programs_.push_back(std::move(mode));
+  } else if (context_.state != State::kUnwinding) {
+    const ErrorAside aside;
+    if (!push_real(mode.get())) forget_error();
+  }
+  return result;
+}
+
+bool ModeStack::push_real(PyObject* mode) const {
+  return static_cast<bool>(Ref::steal(PyObject_CallOneArg(api_.modes.push.get(), mode)));
+}
+
+bool ModeStack::give_programs() {
+  const ErrorAside aside;
+  const bool any = has_programs();
+  for (const Ref& mode : programs_) {
+    if (!push_real(mode.get())) forget_error();
+  }
+  programs_.clear();
+  return any;
 }
 
 PyObject* ModeStack::ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {

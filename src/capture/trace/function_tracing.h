@@ -38,6 +38,9 @@ class FunctionTracing final : public TraceFeature {
   AheadRun trace_ahead(const std::function<Ref()>& call);
   static bool is_function_apply(PyObject* callable);
   PyObject* apply_function(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  /// Of a function inside of levels of vmap alone, which lets torch make its batched form: its forward, where nothing is
+  /// differentiated.
+  PyObject* call_forward(const TracedCall& call);
   PyObject* attach_backward(PyObject* callable, PyObject* const* args);
   std::string trace_backward(const FunctionCall& call, CustomBackward& made,
                              const std::function<Ref(PyObject*)>& backward);

@@ -107,6 +107,7 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
     if (!graph_break(std::exchange(trace_->pending_break, {}))) return nullptr;
     return PyObject_Call(func, args, kwargs);
   }
+  if (PyObject* answer = modes().ask_programs(func, args, kwargs); answer != not_handled()) return answer;
   const TorchFunction& fn = api_.classify(func);
   if ((context_.dry_run && histories().differs_in_levels(fn, args)) || histories().depends_on_base(fn, args)) {
     if (!graph_break("read of " + fn.name)) return nullptr;

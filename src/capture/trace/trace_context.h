@@ -120,6 +120,8 @@ struct CallPlan {
     kTorch,      ///< reaches the torch function mode
     kFalse,      ///< has_torch_function of plain tensors
     kModes,      ///< asks for torch-function modes
+    kPushMode,   ///< puts one on the stack
+    kPopMode,    ///< takes one off
     kPure,       ///< C code without side effects: runs here
     kAttribute,  ///< getattr, hasattr: a read of args[0]
     kMutator,    ///< changes `target`

@@ -48,6 +48,7 @@ class TraceEnds final : public TraceFeature {
   /// A graph breaks that a compiled function with fullgraph has begun, within the one that is traced. True: the trace is made once
   /// more without it, and the frames up to the root end, with a Python error set.
   bool leave_apart();
+  bool leave_modes(const std::string& reason);
   /// The same where a result that keeps its gradient is among what is left to the program, without such calls.
   bool leave_retained(const std::vector<int>& slots);
   void begin_transaction();

@@ -83,6 +83,7 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
     case SpecialCall::kFunctionApply:
       if (call.keywords() > 0 || !FunctionTracing::is_function_apply(call.callable)) return not_handled();
       return functions().apply_function(call.callable, call.args, call.nargs());
+    case SpecialCall::kLevelFunction: return functions().call_forward(call);
     case SpecialCall::kTransform: {
       const TransformCall kind = transform_call_of(call.callable, call.known.transform);
       return transforms().transform_call(kind, call.callable, call.args, call.nargs(), call.kwnames);
@@ -194,6 +195,8 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
       return call.known.handler == CallHandler::kGroupTensors ? torch().group_tensors(call.args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kModes: return modes().ask_modes(call.callable, call.args, call.nargsf, call.kwnames);
+    case Kind::kPushMode: modes().push_programs(call.args[0]); Py_RETURN_NONE;
+    case Kind::kPopMode: return modes().pop_programs().release();
     case Kind::kAttribute: return look_up_attribute(f, call, plan);
     case Kind::kMutator:
       return writes().call_mutator(f, call.callable, plan, {call.args, static_cast<size_t>(nargs)}, keywords > 0,

@@ -79,11 +79,13 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
     return false;
   }
   if (!context_.whole.empty() && leave_apart()) return false;
+  if (modes().has_programs() && leave_modes(reason)) return false;
   context_.state = State::kBroken;
   // What goes on for real meets no mode of ours: other compilers would. Where this runs inside of the mode's handler, torch
   // puts the mode back behind it, and the next instruction or frame takes it off.
   modes().set_mode(false);
   ++bypass_;
+  const bool in_modes = modes().give_programs();
   const BreakInfo why = here(reason);
   auto entry = std::make_unique<Entry>();
   entry->why = why;
@@ -93,8 +95,8 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   take_sources();
   const ReconstructionWorld world = reconstruction_world();
   ReconstructionBuilder builder(entry->reconstruction, world, api_);
-  bool can_resume =
-      !changed && !stay_eager && !lifetimes().ends_for_good() && !calls().sets_context() && t.snap.levels == 0;
+  bool can_resume = !changed && !stay_eager && !in_modes && !lifetimes().ends_for_good() && !calls().sets_context() &&
+                    t.snap.levels == 0;
   if (const std::string keeps = keeps_noticed(*entry, t.object_guards); !keeps.empty()) {
     can_resume = false;
     entry->why.reason += "; " + keeps;
@@ -340,14 +342,17 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
     finish_look(result);
     return true;
   }
+  const bool in_modes = modes().has_programs();
+  if (in_modes && leave_modes("it stays on")) return false;
   context_.state = State::kConcrete;
   modes().set_mode(false);
+  modes().give_programs();
   ++bypass_;
   auto entry = std::make_unique<Entry>();
   take_sources();
   const ReconstructionWorld world = reconstruction_world();
   ReconstructionBuilder builder(entry->reconstruction, world, api_);
-  std::string closes = lifetimes().waiting_generator();
+  std::string closes = in_modes ? "a torch function mode stays on" : lifetimes().waiting_generator();
   if (closes.empty()) closes = keeps_noticed(*entry, t.object_guards);
   if (closes.empty() && !calls().sets_context() && transforms().open() == 0 && builder.want(result) &&
       want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
@@ -538,6 +543,7 @@ bool TraceEnds::prepare_entry(Entry& entry, bool ran) {
 
 void TraceEnds::end_trace() {
   modes().set_mode(false);
+  modes().drop_programs();
   if (trace_ != nullptr) numbers().take_back_symbols();
   context_.trace.reset();
   context_.features.parts->reset();

@@ -88,6 +88,45 @@ PyObject* FunctionTracing::apply_function(PyObject* callable, PyObject* const* a
                                       arguments.get(), nullptr);
 }
 
+PyObject* FunctionTracing::call_forward(const TracedCall& call) {
+  Py_ssize_t first = 0;  // behind the operator itself
+  while (first < call.nargs() && !PyType_Check(call.args[first])) ++first;
+  if (first > 1 || first == call.nargs() || call.keywords() > 0 || transforms().open() == 0 ||
+      transforms().open() != transforms().open_levels().size() || !transforms().only_batches()) {
+    return not_handled();
+  }
+  Ref forward, arguments;
+  {
+    const Bypass bypass(bypass_);
+    PyObject* const cls = call.args[first];
+    if (attr_or_null(cls, "generate_vmap_rule").get() != Py_True) return not_handled();
+    bool constant = true;
+    const auto look = [&](PyObject* o) -> Ref {
+      if (!api_.is_tensor(o)) return Ref::borrow(o);
+      const int slot = api_.is_plain_tensor(o) ? slot_for(o) : -1;
+      if (slot < 0) {
+        constant = false;
+        return Ref::borrow(o);
+      }
+      const DType dtype = dtype_of(trace_->tape.slots()[static_cast<size_t>(slot)].dtype.get());
+      constant = constant && ((!is_floating(dtype) && !is_complex(dtype)) || !api_.grad_enabled() ||
+                              histories().needs_grad(slot) == NeedsGrad::kNo);
+      return Ref::borrow(o);
+    };
+    arguments = Ref::steal(PyTuple_New(call.nargs() - first - 1));
+    for (Py_ssize_t i = first + 1; i < call.nargs(); ++i) {
+      map_structure(call.args[i], look);
+      PyTuple_SET_ITEM(arguments.get(), i - first - 1, Py_NewRef(call.args[i]));
+    }
+    forward = attr_or_null(cls, "forward");
+    forget_error();
+    if (!constant || !forward) return not_handled();
+    trace_->guard.check_grad = true;
+  }
+  mark_born(arguments.get());
+  return PyObject_Call(forward.get(), arguments.get(), nullptr);
+}
+
 /// Why the trace cannot do it; empty: it can, or there is nothing to do (no outputs).
 std::string FunctionTracing::read_function_call(PyObject* outputs, FunctionCall& call) {
   Trace& t = *trace_;

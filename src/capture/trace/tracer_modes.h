@@ -20,12 +20,34 @@ class ModeStack final : public TraceFeature {
   /// A question about torch-function modes, asked while ours is off the stack.
   PyObject* ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames);
 
+  /// Torch-function modes that the program enters in the trace, where all their code is torch's: they lie here and not on torch's
+  /// stack. Each call asks the innermost one before it is recorded. A break makes the trace once more, and breaks where the first one was
+  /// entered.
+  bool takes(PyObject* mode) const;
+  bool has_programs() const { return !programs_.empty() || asked_ > 0; }
+  /// Whether the innermost one is here to be taken off.
+  bool pops_programs() const { return !programs_.empty(); }
+  void push_programs(PyObject* mode) { programs_.push_back(Ref::borrow(mode)); }
+  Ref pop_programs();
+  /// What the innermost one gives for the call; not_handled(): there is none.
+  PyObject* ask_programs(PyObject* func, PyObject* args, PyObject* kwargs);
+  /// Onto torch's stack: the program goes on for real. Whether there are any.
+  bool give_programs();
+  void drop_programs() {
+    programs_.clear();
+    asked_ = 0;
+  }
+
   bool on() const { return mode_on_; }
   size_t count() const { return modes_.size(); }
   void handler_begins() { ++handlers_; }
   void handler_ends() { --handlers_; }
 
  private:
+  bool push_real(PyObject* mode) const;
+
+  std::vector<Ref> programs_;
+  int asked_ = 0;  // of these handle a call
   bool mode_on_ = false;
   /// Our modes on torch's stack: for each, how many handlers were running when it came there. While a handler runs, torch
   /// has set the innermost mode aside, and puts it back itself.

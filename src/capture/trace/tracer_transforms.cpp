@@ -524,6 +524,7 @@ PyObject* TransformTracing::transform_call(TransformCall kind, PyObject* callabl
     case TransformCall::kAttachBackward: return nargs == 4 ? functions().attach_backward(callable, raw) : not_handled();
     case TransformCall::kStop:
       return graph_break("autograd.Function: " + text_of(nargs == 1 ? raw[0] : nullptr)) ? not_handled() : nullptr;
+    case TransformCall::kAsksOpen: return open() == 0 ? not_handled() : Py_NewRef(Py_True);
     case TransformCall::kAsks:
       return own_.levels.size() == 1 ? not_handled() : transform_break("a question about the levels of tensors");
   }

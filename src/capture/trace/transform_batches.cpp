@@ -4,6 +4,7 @@
 
 #include "capture/host/known_calls.h"
 #include "capture/host/package.h"
+#include "capture/trace/torch_tracing.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/transform_tracing.h"
 #include "support/error.h"
@@ -111,6 +112,21 @@ PyObject* TransformTracing::batch_in(PyObject* callable, PyObject* tensor, int d
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 
+/// A result that is the same for every example: eager expands it.
+PyObject* TransformTracing::repeated(PyObject* tensor, PyObject* size, int rank) {
+  static PyObject* const expand = attr(reinterpret_cast<PyObject*>(api_.base_type), "expand").release();
+  const Ref args = Ref::steal(PyTuple_New(rank + 1));
+  PyTuple_SET_ITEM(args.get(), 0, Py_NewRef(tensor));
+  PyTuple_SET_ITEM(args.get(), 1, Py_NewRef(size));
+  for (int i = 2; i <= rank; ++i) PyTuple_SET_ITEM(args.get(), i, PyLong_FromLong(-1));
+  Ref made = Ref::steal(torch().torch_function(expand, args.get(), nullptr));
+  const int slot = made && tracing() ? trace_->tape.find(made.get()) : -1;
+  if (slot >= 0) {
+    trace_->tape.set_level(slot, own_.open_levels.size() > 1 ? own_.open_levels[own_.open_levels.size() - 2] : 0);
+  }
+  return made.release();
+}
+
 PyObject* TransformTracing::batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim) {
   Trace& t = *trace_;
   std::string problem;
@@ -123,7 +139,11 @@ PyObject* TransformTracing::batch_out(PyObject* callable, PyObject* tensor, int 
   const auto rank = static_cast<int>(PyTuple_GET_SIZE(info.sizes.get())) + 1;
   const int place = dim < 0 ? dim + rank : dim;
   if (place < 0 || place >= rank) return transform_break("a batch along a dimension that is not there");
-  if (!is_batched(slot, level)) return transform_break("a result of vmap that is the same for every example");
+  if (!is_batched(slot, level)) {
+    if (place != 0)
+      return transform_break("a result of vmap that is the same for every example, along another dimension");
+    return repeated(tensor, size, rank);
+  }
   if (const int whole = whole_batch(slot, place); whole >= 0) {
     // Nothing was done to the examples: eager gives back the tensor that they came from.
     return Py_NewRef(t.tape.slots()[static_cast<size_t>(whole)].object.get());

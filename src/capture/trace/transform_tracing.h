@@ -45,6 +45,12 @@ class TransformTracing final : public TraceFeature {
 
   /// Levels that are open, the innermost last: places among all that there were.
   const std::vector<int>& open_levels() const { return own_.open_levels; }
+  /// Whether all are of vmap.
+  bool only_batches() const {
+    return std::all_of(own_.open_levels.begin(), own_.open_levels.end(), [this](int level) {
+      return own_.levels[static_cast<size_t>(level)].kind == Level::Kind::kVmap;
+    });
+  }
   /// How many there are, those of forward_ad included.
   size_t open() const { return own_.open_levels.size() + static_cast<size_t>(own_.duals); }
 
@@ -74,6 +80,7 @@ class TransformTracing final : public TraceFeature {
   PyObject* make_dual(PyObject* callable, PyObject* tensor, PyObject* tangent, int level);
   PyObject* unpack_dual(PyObject* callable, PyObject* tensor, int level);
   PyObject* batch_in(PyObject* callable, PyObject* tensor, int dim, int number);
+  PyObject* repeated(PyObject* tensor, PyObject* size, int rank);
   PyObject* batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim);
   /// The tensor whose examples along `dim` the slot stands for; -1 when it is anything else.
   int whole_batch(int slot, int dim) const;

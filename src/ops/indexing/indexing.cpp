@@ -484,8 +484,9 @@ MetaFn refuse(const char* reason) {
 
 void register_indexing(OpRegistry& r) {
   const auto kind = OpKind::kIndexing;
-  add_checking(
-      r, make_op({"index", kind, "(Tensor self, Tensor?[] indices) -> Tensor", ""}, index_meta, nullptr, lower_index));
+  add_checking(r, make_op({"index", kind, "(Tensor self, Tensor?[] indices) -> Tensor",
+                           "torch.ops.aten.index torch.ops.aten.index.Tensor"},
+                          index_meta, nullptr, lower_index));
   add_checking(
       r, make_op({"index_put", kind, "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
                   "torch.index_put torch.Tensor.index_put", "torch.index_put_ torch.Tensor.index_put_"},
