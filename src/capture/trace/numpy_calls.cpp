@@ -6,6 +6,7 @@
 #include "capture/host/known_calls.h"
 #include "capture/host/numpy_api.h"
 #include "capture/trace/numpy_tracing.h"
+#include "capture/trace/read_tracing.h"
 #include "capture/trace/tracer_internal.h"
 
 namespace tatara::capture {
@@ -141,6 +142,7 @@ PyObject* NumpyTracing::numpy_dispatcher(PyObject* callable, const KnownCall& kn
   const std::string name = name_of(callable);
   const std::string module = text_of(attr_or_null(callable, "__module__").get());
   if (known.is(kArrayFacts)) {
+    reads().watch_lists({args, kwargs});
     ++bypass_;
     PyObject* result = PyObject_Call(callable, args, kwargs);
     --bypass_;
@@ -168,6 +170,7 @@ PyObject* NumpyTracing::numpy_builtin(PyObject* callable, const KnownCall& known
     }
     return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), name, false});
   }
+  reads().watch_lists({args, kwargs});
   if (known.is(kArraySetup)) return PyObject_Call(callable, args, kwargs);
   return numpy_break("call of numpy." + name);
 }

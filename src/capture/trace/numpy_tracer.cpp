@@ -207,6 +207,7 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   numbers().settle_reachable(call.args.get());
   numbers().settle_reachable(call.kwargs.get());
   if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
+  reads().watch_lists({call.args.get(), call.kwargs.get()});
   if (t.tape.nodes().size() >= kMaxNodes) {
     if (!graph_break("the graph grew to " + std::to_string(kMaxNodes) + " operations", true)) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());

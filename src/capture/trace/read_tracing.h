@@ -2,6 +2,7 @@
 // tracer_calls.cpp).
 #pragma once
 
+#include <initializer_list>
 #include <string_view>
 
 #include "capture/trace/trace_context.h"
@@ -15,6 +16,8 @@ class ReadTracing final : public TraceFeature {
   using TraceFeature::TraceFeature;
 
   void watch_container(PyObject* object, bool ordered = true);
+  /// Torch and NumPy read the lists and dicts that are operands, or in operands.
+  void watch_lists(std::initializer_list<PyObject*> operands);
   void watch_class_of(PyObject* object);
   /// What code in C may read of it becomes a guard. Where it cannot, the graph breaks. False with a Python error set.
   bool watch_contents(PyObject* object, Reading reading);
@@ -45,6 +48,7 @@ class ReadTracing final : public TraceFeature {
   struct Settling;
 
   void settle(PyObject* object, Settling& work);
+  void watch_lists_in(PyObject* operand, int depth);
   void watch_exception(PyObject* error);
   bool found_by_class(Frame& f, PyObject* function);
   PyObject* watch_found(PyObject* owner, PyObject* name, bool number);

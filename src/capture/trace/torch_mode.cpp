@@ -6,6 +6,7 @@
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/number_tracing.h"
+#include "capture/trace/read_tracing.h"
 #include "capture/trace/torch_tracing.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/tracer_modes.h"
@@ -108,6 +109,7 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
     return PyObject_Call(func, args, kwargs);
   }
   if (PyObject* answer = modes().ask_programs(func, args, kwargs); answer != not_handled()) return answer;
+  reads().watch_lists({args, kwargs});
   const TorchFunction& fn = api_.classify(func);
   if ((context_.dry_run && histories().differs_in_levels(fn, args)) || histories().depends_on_base(fn, args)) {
     if (!graph_break("read of " + fn.name)) return nullptr;

@@ -47,6 +47,19 @@ void ReadTracing::watch_container(PyObject* object, bool ordered) {
   }
 }
 
+void ReadTracing::watch_lists(std::initializer_list<PyObject*> operands) {
+  for (PyObject* operand : operands) watch_lists_in(operand, 0);
+}
+
+void ReadTracing::watch_lists_in(PyObject* operand, int depth) {
+  constexpr int kMostNested = 8;  // torch takes no list in itself
+  if (operand == nullptr || depth > kMostNested) return;
+  const bool items = PyList_Check(operand) || PyTuple_Check(operand) || PyAnySet_Check(operand);
+  if (!items && !PyDict_Check(operand) && !is_deque(operand)) return;
+  if (!PyTuple_Check(operand)) watch_container(operand);
+  for (PyObject* part : referents(operand)) watch_lists_in(part, depth + 1);
+}
+
 /// Whether `owner.name` is what the instance's (or module's) dict has under that name, if it has it.
 static bool found_in_dict(PyObject* owner, PyObject* name) {
   static PyObject* const getter = PyUnicode_InternFromString("__getattribute__");
@@ -311,7 +324,7 @@ PyObject* OriginTracing::instance_of(PyObject* dict) {
   if (own_.instance_dicts.empty()) {
     own_.instance_dicts.emplace(nullptr, nullptr);
     for (PyObject* object : t.objects) {
-      if (own_.by_identity.contains(object)) continue;
+      if (object == nullptr || own_.by_identity.contains(object)) continue;
       // Classes of dicts and tuples have a __dict__ beside their items.
       const bool beside = (PyDict_Check(object) && !PyDict_CheckExact(object)) ||
                           (PyTuple_Check(object) && !PyTuple_CheckExact(object));
