@@ -118,6 +118,12 @@ struct ValueGuard::Printer {
     }
   }
 
+  void unread(const std::string& name, const Item& item) {
+    line(name, str_cat(": ", class_text(item.type.get()), " of any contents"));
+    at += item.unread_items;
+    objects += 1 + static_cast<int>(item.unread_objects);
+  }
+
   void tensor(const std::string& name, const Item& item) {
     const auto index = static_cast<size_t>(item.same);
     const TensorMeta& meta = guard.metas_[index];
@@ -150,6 +156,7 @@ struct ValueGuard::Printer {
       case Kind::kSame: return line(name, str_cat(" is input ", item.same));
       case Kind::kTuple:
       case Kind::kList: {
+        if (item.unread) return unread(name, item);
         counted(static_cast<size_t>(item.count));
         ++objects;
         for (int i = 0; i < item.count; ++i) print(str_cat(name, "[", i, "]"));
@@ -157,6 +164,7 @@ struct ValueGuard::Printer {
         return;
       }
       case Kind::kDict:
+        if (item.unread) return unread(name, item);
         counted(item.keys.size());
         ++objects;
         if (item.value) line(name, ".default_factory is " + value_text(item.value.get()));

@@ -11,7 +11,19 @@ namespace tatara::capture {
 namespace {
 
 constexpr int kMaxDepth = 12;
-constexpr size_t kInner = size_t{1} << 32;  // keys of what is in a module that is made anew
+
+/// The key of what is in the item `outer`, there as number (or under the name with the hash) `place`. It does not depend on what
+/// else is there: items keep their keys when a list before them grows.
+size_t inner_key(size_t outer, size_t place) {
+  constexpr size_t kOdd = 0x9E3779B97F4A7C15;
+  size_t mixed = (outer + 1) * kOdd ^ (place + kOdd);
+  mixed = (mixed ^ (mixed >> 31)) * kOdd;
+  return mixed ^ (mixed >> 29);
+}
+
+size_t inner_key(size_t outer, PyObject* name, size_t place) {
+  return inner_key(outer, PyUnicode_CheckExact(name) ? static_cast<size_t>(PyObject_Hash(name)) : place);
+}
 
 }  // namespace
 
@@ -23,7 +35,6 @@ struct ValueGuard::Builder {
   TraceSymbols& symbols;
   std::unordered_map<PyObject*, int> index;
   TensorDims::Shared by_size;
-  size_t next_key = 0, next_inner = kInner;
   int modules = 0;  // around the item
 
   /// Where an object was found: a root, or something that can hold another object in its place.
@@ -75,10 +86,9 @@ struct ValueGuard::Builder {
     return found == symbols.symbols().end() ? -1 : static_cast<int>(found - symbols.symbols().begin());
   }
 
-  /// Items that follow have the same keys whether a module is guarded by structure or not.
-  Item& add_item() {
+  Item& add_item(size_t key) {
     Item& item = guard.items_.emplace_back();
-    item.key = modules > 0 ? next_inner++ : next_key++;
+    item.key = key;
     return item;
   }
 
@@ -88,9 +98,9 @@ struct ValueGuard::Builder {
            is_plain_instance(o);
   }
 
-  void add(PyObject* o, int depth, const Place& place) {
+  void add(PyObject* o, int depth, const Place& place, size_t key) {
     const size_t at = guard.items_.size();
-    add_item();
+    add_item(key);
     const auto item = [&]() -> Item& { return guard.items_[at]; };
     if (o == nullptr) return;
     item().type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
@@ -135,9 +145,10 @@ struct ValueGuard::Builder {
       item().count = static_cast<int>(n);
       PyObject* holder = PyList_Check(o) ? o : nullptr;
       for (Py_ssize_t i = 0; i < n; ++i) {
-        add(PySequence_Fast_GET_ITEM(o, i), depth + 1, {SIZE_MAX, holder, nullptr, i});
+        add(PySequence_Fast_GET_ITEM(o, i), depth + 1, {SIZE_MAX, holder, nullptr, i},
+            inner_key(key, static_cast<size_t>(i)));
       }
-      if (guard.items_[at].has_dict) add_attributes(attributes.get(), depth);
+      if (guard.items_[at].has_dict) add_attributes(attributes.get(), at, depth);
       return;
     }
     if (PySet_CheckExact(o) && PySet_GET_SIZE(o) == 0) {
@@ -149,8 +160,8 @@ struct ValueGuard::Builder {
       PyObject* content = PyCell_GET(o);
       const bool object = place.root != SIZE_MAX && place.root >= dynamic.cells_from && content != nullptr &&
                           is_plain_instance(content) && PyDict_Check(content) == 0 && !index.contains(content);
-      if (!object) return add(content, depth + 1, {});
-      Item& inner = add_item();
+      if (!object) return add(content, depth + 1, {}, inner_key(key, 0));
+      Item& inner = add_item(inner_key(key, 0));
       inner.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(content)));
       index[content] = static_cast<int>(objects.size());
       identity(content, inner);
@@ -160,8 +171,8 @@ struct ValueGuard::Builder {
     }
     if (PyMethod_Check(o)) {
       item().kind = Kind::kMethod;
-      add(PyMethod_GET_SELF(o), depth + 1, {});
-      return add(PyMethod_GET_FUNCTION(o), depth + 1, {});
+      add(PyMethod_GET_SELF(o), depth + 1, {}, inner_key(key, 0));
+      return add(PyMethod_GET_FUNCTION(o), depth + 1, {}, inner_key(key, 1));
     }
     if (PyDict_Check(o)) {
       item().kind = Kind::kDict;
@@ -169,7 +180,7 @@ struct ValueGuard::Builder {
       item().has_dict = attributes && PyDict_CheckExact(attributes.get());
       if (is_defaultdict(o)) item().value = attr_or_null(o, "default_factory");
       add_dict(o, at, depth);
-      if (guard.items_[at].has_dict) add_attributes(attributes.get(), depth);
+      if (guard.items_[at].has_dict) add_attributes(attributes.get(), at, depth);
       return;
     }
     if (is_plain_instance(o)) {
@@ -190,9 +201,9 @@ struct ValueGuard::Builder {
     guard.by_identity.push_back(static_cast<size_t>(index.at(o)));
   }
 
-  void add_attributes(PyObject* dict, int depth) {
+  void add_attributes(PyObject* dict, size_t at, int depth) {
     const size_t inner = guard.items_.size();
-    add_item().kind = Kind::kInstance;
+    add_item(inner_key(guard.items_[at].key, SIZE_MAX)).kind = Kind::kInstance;
     add_dict(dict, inner, depth);
   }
 
@@ -208,7 +219,7 @@ struct ValueGuard::Builder {
     PyObject* holder = PyDict_CheckExact(dict) ? dict : nullptr;
     for (size_t i = 0; i < values.size(); ++i) {
       PyObject* name = guard.items_[at].keys[i].get();
-      add(values[i], depth + 1, {SIZE_MAX, holder, name, 0});
+      add(values[i], depth + 1, {SIZE_MAX, holder, name, 0}, inner_key(guard.items_[at].key, name, i));
     }
   }
 
@@ -243,7 +254,7 @@ void ValueGuard::build(PyObject* const* roots, size_t count, TorchApi& api, cons
   Builder builder{*this, api, objects, dynamic, symbols, {}, {}};
   for (size_t i = 0; i < count; ++i) {
     if (roots[i] != nullptr && api.is_module(roots[i])) modules_.emplace_back(i, items_.size());
-    builder.add(roots[i], 0, {i, nullptr, nullptr, 0});
+    builder.add(roots[i], 0, {i, nullptr, nullptr, 0}, i);
   }
   ranges_ = symbols.ranges();
 }
@@ -260,7 +271,7 @@ void ValueGuard::build_behind(PyObject* value, TorchApi& api, const DynamicDims&
     if (source.object >= 0 && source.dim >= 0 && !source.stride)
       builder.by_size.emplace(symbols.hints()[i], symbols.symbols()[i]);
   }
-  builder.add(value, 0, {});
+  builder.add(value, 0, {}, 0);
   ranges_ = symbols.ranges();
 }
 
@@ -282,7 +293,7 @@ std::vector<PyObject*> ValueGuard::watch_iterator(PyObject* iterator, int object
     HeldObject held = indices[i] < 0 ? HeldObject(watched[i]) : HeldObject();
     states_.push_back({indices[i], std::move(held), state.parts.size(), state.position});
     for (const Ref& part : state.parts) {
-      builder.add(part.get(), 1, {});
+      builder.add(part.get(), 1, {}, 0);
       if (!is_c_iterator(part.get())) continue;
       const int index = builder.index.at(part.get());
       if (known(index)) continue;

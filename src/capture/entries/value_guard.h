@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -81,6 +82,17 @@ class ValueGuard {
   std::vector<PyObject*> watch_iterator(PyObject* iterator, int object, TorchApi& api, TraceSymbols& symbols,
                                         std::vector<PyObject*>& objects);
   bool watches_iterators() const { return !states_.empty(); }
+  /// Indices of objects that the guard finds once more.
+  std::vector<int> found_again() const;
+  /// What a trace that ends knows of the objects of its guard.
+  struct UnreadQuestions {
+    std::function<bool(PyObject*)> read;       // whether it has looked into this list or dict
+    std::function<bool(int, PyObject*)> used;  // whether anything speaks of this object, with its index
+  };
+  /// From now on lists and dicts that the trace has not looked into go by their types. `objects` and `sources`: of the trace.
+  /// Tells for each object whether it is in one of these; check() has a null in its place (unread_items.cpp).
+  std::vector<bool> forget_unread(const std::vector<PyObject*>& objects, const std::vector<SymbolSource>& sources,
+                                  const UnreadQuestions& questions);
   /// What tensor among the roots cannot be read; empty: all can.
   std::string unsupported_tensor;
   /// Among the objects: those that cells from DynamicDims::cells_from on hold.
@@ -126,6 +138,8 @@ class ValueGuard {
     int count = 0;          // children that follow
     int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt, kFloat: symbol
     bool has_dict = false;  // kDict, kTuple: children of __dict__ follow as one more kInstance item
+    bool unread = false;    // kList, kDict: forget_unread(); the items and objects behind it are nobody's
+    size_t unread_items = 0, unread_objects = 0;
     Ref type;
     Ref value;               // kConst, kNotANumber; kDict: what a defaultdict makes its items with
     HeldObject object;       // kIdentity
@@ -142,6 +156,7 @@ class ValueGuard {
     int traverse(const Visitor& visit) const { return visit(iterator); }
   };
   struct Builder;
+  struct Unread;
   struct Checker;
   struct Comparer;
   struct Printer;

@@ -67,6 +67,7 @@ struct ValueGuard::Checker {
       }
       case Kind::kTuple:
       case Kind::kList: {
+        if (item.unread) return pass_unread(item);
         if (PySequence_Fast_GET_SIZE(o) != item.count) return fail("the length of a sequence changed");
         for (Py_ssize_t i = 0; i < item.count; ++i) {
           if (!check(PySequence_Fast_GET_ITEM(o, i))) return false;
@@ -77,6 +78,7 @@ struct ValueGuard::Checker {
         if (item.value && attr_or_null(o, "default_factory").get() != item.value.get()) {
           return fail("the default_factory of a dict changed");
         }
+        if (item.unread) return pass_unread(item);
         return check_dict(o, item) && check_attributes(o, item);
       }
       case Kind::kInstance: {
@@ -88,6 +90,12 @@ struct ValueGuard::Checker {
       case Kind::kMethod: return check(PyMethod_GET_SELF(o)) && check(PyMethod_GET_FUNCTION(o));
     }
     return false;
+  }
+
+  bool pass_unread(const Item& item) {
+    at += item.unread_items;
+    objects.resize(objects.size() + item.unread_objects);
+    return true;
   }
 
   bool check_state(const State& state) {
@@ -180,13 +188,14 @@ struct ValueGuard::Comparer {
       case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
       case Kind::kTuple:
       case Kind::kList: {
+        if (item.unread) return pass_unread(item);
         if (PySequence_Fast_GET_SIZE(o) != item.count) return false;
         for (Py_ssize_t i = 0; i < item.count; ++i) {
           if (!compare(PySequence_Fast_GET_ITEM(o, i))) return false;
         }
         return compare_attributes(o, item);
       }
-      case Kind::kDict: return compare_dict(o, item) && compare_attributes(o, item);
+      case Kind::kDict: return item.unread ? pass_unread(item) : compare_dict(o, item) && compare_attributes(o, item);
       case Kind::kInstance: {
         if (api.is_module(o)) dynamic.modules.insert(here);
         const Ref attributes = attr_or_null(o, "__dict__");
@@ -196,6 +205,12 @@ struct ValueGuard::Comparer {
       case Kind::kMethod: return compare(PyMethod_GET_SELF(o)) && compare(PyMethod_GET_FUNCTION(o));
     }
     return false;
+  }
+
+  bool pass_unread(const Item& item) {
+    at += item.unread_items;
+    objects.resize(objects.size() + item.unread_objects);
+    return true;
   }
 
   bool compare_attributes(PyObject* o, const Item& item) {

@@ -21,6 +21,10 @@ class OriginTracing final : public TraceFeature {
   bool contents_guarded(PyObject* object) const;
   /// The same, also of the __dict__ of an object that comes with the call: its items are guarded as attributes.
   bool contents_watched(PyObject* object);
+  /// The guard need not speak of what is in lists and dicts that nothing has looked into. `tape`: the entry's, or null.
+  void forget_unread(const Tape* tape);
+  /// Its index among the guard's objects, for something that a later call takes from there.
+  int source_of(PyObject* object);
   bool is_same_in_each_call(PyObject* object) const;
   void find(PyObject* object);
   void find_parts(PyObject* holder);
@@ -53,9 +57,9 @@ class OriginTracing final : public TraceFeature {
   bool has_guarded_objects_alone(const Trace& trace) const { return trace.objects.size() == own_.guarded; }
   /// The guard of `trace` speaks of more: these are all of its objects now.
   void guards_more(Trace& trace, std::vector<PyObject*> objects);
-  /// These are all of its objects now: what was found in a place where another object was before, and what is in it. Of the indices
-  /// `by_identity` the same objects come with each call.
-  void found_in_place(Trace& trace, std::vector<PyObject*> objects, const std::vector<size_t>& by_identity);
+  /// These are all of its objects now: what was found in a place where another object was before, and what is in it, as `guard`
+  /// has them.
+  void found_in_place(Trace& trace, std::vector<PyObject*> objects, const ValueGuard& guard);
   /// Objects in a callee's cells, which are guarded as the objects that they are.
   void found_in_cell(PyObject* object) { own_.in_cells.insert(object); }
   bool is_in_cell(PyObject* object) const { return own_.in_cells.contains(object); }
@@ -73,6 +77,8 @@ class OriginTracing final : public TraceFeature {
     std::unordered_set<PyObject*> by_identity;           // guarded objects that are the same in each call
     size_t guarded = 0;                                  // how many of the objects the guard on the roots gives
     std::set<PyObject*> pinned;                          // of these: whose identity decided something
+    std::unordered_set<PyObject*> read;                  // of these: lists and dicts whose contents mattered
+    std::unordered_set<PyObject*> met;                   // of these: the program got them, or a later call takes them
     std::set<std::pair<PyObject*, PyObject*>> compared;  // different objects whose identities were compared
     std::set<PyObject*> in_cells;
     std::set<PyObject*> in_places;                            // see found_in_place()

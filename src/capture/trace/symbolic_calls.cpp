@@ -274,7 +274,7 @@ PyObject* NumberTracing::watched_value(ReadPlace place, PyObject* value) {
   dims.places = {-1};  // numbers in it may be symbols
   objects = t.objects;
   guard.build_behind(value, api_, dims, t.symbols, objects);
-  origins().found_in_place(t, std::move(objects), guard.by_identity);
+  origins().found_in_place(t, std::move(objects), guard);
   place_items(guard.take_symbolic_items());
   t.object_guards.value(place, std::move(guard));
   own_.values.insert(place);

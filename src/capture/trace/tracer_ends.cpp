@@ -49,7 +49,7 @@ BreakInfo TraceContext::here(std::string reason) const {
 ReconstructionWorld TraceEnds::reconstruction_world() {
   Trace& t = *trace_;
   return {[&t](PyObject* o) { return t.tape.find(o); },
-          [&t](PyObject* o) { return t.index_of(o); },
+          [this](PyObject* o) { return origins().source_of(o); },
           [this](PyObject* o) { return origins().origin(o); },
           [this](PyObject* o) { origins().adopt(o); },
           [this](PyObject* o) { return origins().instance_of(o); },
@@ -487,6 +487,7 @@ bool TraceEnds::prepare_entry(Entry& entry, bool ran) {
   // Transforms refuse hooks, and checkpoints keep their operands whether anything requires grad or not.
   entry.guards.state.saves_tensors =
       entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() || entry.tape->has_regions());
+  origins().forget_unread(entry.tape.get());
   entry.guards.arguments = std::move(t.guard);
   if (!entry.keeps_nothing) {
     origins().note_identities(entry.guards.identities);

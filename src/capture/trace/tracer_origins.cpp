@@ -49,7 +49,7 @@ Origin OriginTracing::origin(PyObject* o) {
   if (PyCode_Check(o) || is_symbolic_number(o) || is_fixed_class(o)) return Origin::kValue;
   if (born(o)) return Origin::kBorn;
   if (t.tape.find(o) >= 0) return Origin::kTaped;
-  if (t.index_of(o) >= 0) return Origin::kGuarded;
+  if (source_of(o) >= 0) return Origin::kGuarded;
   if (t.object_guards.seen_objects().contains(o)) return Origin::kFound;
   if (is_unchanging(o, api_)) return Origin::kValue;
   if (PyDict_CheckExact(o) && instance_of(o) != nullptr) return Origin::kGuarded;
@@ -68,8 +68,7 @@ void OriginTracing::guards_more(Trace& trace, std::vector<PyObject*> objects) {
   guards_objects(trace);
 }
 
-void OriginTracing::found_in_place(Trace& trace, std::vector<PyObject*> objects,
-                                   const std::vector<size_t>& by_identity) {
+void OriginTracing::found_in_place(Trace& trace, std::vector<PyObject*> objects, const ValueGuard& guard) {
   const size_t before = trace.objects.size();
   trace.objects = std::move(objects);
   for (size_t i = before; i < trace.objects.size(); ++i) {
@@ -78,7 +77,8 @@ void OriginTracing::found_in_place(Trace& trace, std::vector<PyObject*> objects,
     if (PyLong_CheckExact(object) || PyFloat_CheckExact(object)) continue;
     if (trace.object_index.emplace(object, static_cast<int>(i)).second) own_.in_places.insert(object);
   }
-  for (const size_t i : by_identity) own_.by_identity.insert(trace.objects[i]);
+  for (const size_t i : guard.by_identity) own_.by_identity.insert(trace.objects[i]);
+  for (const int i : guard.found_again()) own_.met.insert(trace.objects[static_cast<size_t>(i)]);
   own_.instance_dicts.clear();
 }
 
@@ -87,10 +87,41 @@ bool OriginTracing::contents_guarded(PyObject* object) const {
   return trace_->index_of(object) >= 0 && !own_.by_identity.contains(object);
 }
 
+int OriginTracing::source_of(PyObject* object) {
+  const int index = trace_->index_of(object);
+  if (index >= 0) own_.met.insert(object);
+  return index;
+}
+
 bool OriginTracing::contents_watched(PyObject* object) {
-  if (contents_guarded(object)) return true;
+  if (contents_guarded(object)) {
+    own_.read.insert(object);
+    return true;
+  }
   PyObject* owner = PyDict_CheckExact(object) ? instance_of(object) : nullptr;
   return owner != nullptr && contents_guarded(owner);
+}
+
+void OriginTracing::forget_unread(const Tape* tape) {
+  Trace& t = *trace_;
+  std::unordered_set<int> inputs;
+  if (tape != nullptr) {
+    for (const TapeSlot& slot : tape->slots()) inputs.insert(slot.guard_index);
+  }
+  for (const auto& [left, right] : own_.compared) own_.met.insert({left, right});
+  const ValueGuard::UnreadQuestions questions{
+      [this](PyObject* container) { return own_.read.contains(container) || own_.pinned.contains(container); },
+      [&](int index, PyObject* object) {
+        return inputs.contains(index) || own_.met.contains(object) || own_.pinned.contains(object) ||
+               t.tape.find(object) >= 0 || t.object_guards.seen_objects().contains(object);
+      }};
+  const std::vector<bool> forgotten = t.guard.forget_unread(t.objects, t.symbols.sources(), questions);
+  for (size_t i = 0; i < forgotten.size(); ++i) {
+    if (!forgotten[i]) continue;
+    if (t.index_of(t.objects[i]) == static_cast<int>(i)) t.object_index.erase(t.objects[i]);
+    own_.by_identity.erase(t.objects[i]);
+    t.objects[i] = nullptr;
+  }
 }
 
 /// Older, and what the next call finds in its place is this very object.

@@ -442,7 +442,7 @@ PyObject* WriteTracing::default_item(PyObject* dict, PyObject* key) {
   const int had = PyDict_Contains(dict, key);
   if (had < 0) return nullptr;
   ObjectGuards& object_guards = trace_->object_guards;
-  const bool old = !born(dict), guarded = trace_->index_of(dict) >= 0;
+  const bool old = !born(dict), guarded = old && origins().contents_watched(dict);
   if (old && !guarded) {
     if (!hashes_plainly(key, api_) || !origins().reachable(dict)) {
       return graph_break("an item of a defaultdict whose origin is not known") ? not_handled() : nullptr;

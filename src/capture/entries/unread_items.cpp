@@ -1,0 +1,96 @@
+// What is in lists and dicts of a guard that the trace has not looked into: those to which it has only added, or which it has
+// not met at all. Later calls find them with other contents (histories, banks of features), and that is the same to the graph.
+#include <algorithm>
+
+#include "capture/entries/value_guard.h"
+
+namespace tatara::capture {
+
+struct ValueGuard::Unread {
+  ValueGuard& guard;
+  const std::vector<PyObject*>& objects;
+  const UnreadQuestions& questions;
+  const std::vector<SymbolSource>& sources;
+  std::vector<bool> forgotten;
+  size_t at = 0, object = 0;
+
+  void children(size_t count) {
+    for (size_t i = 0; i < count; ++i) walk();
+  }
+
+  void walk() {
+    const size_t here = at++;
+    const Kind kind = guard.items_[here].kind;
+    if (kind == Kind::kNull || kind == Kind::kConst || kind == Kind::kSame) return;
+    const size_t self = object++, first = at, inside = object;
+    const size_t named = guard.items_[here].keys.size();
+    switch (kind) {
+      case Kind::kTuple:
+      case Kind::kList: children(static_cast<size_t>(guard.items_[here].count)); break;
+      case Kind::kDict:
+      case Kind::kInstance: children(named); break;
+      case Kind::kCell: children(1); break;
+      case Kind::kMethod: children(2); break;
+      case Kind::kNull:
+      case Kind::kConst:
+      case Kind::kSame:
+      case Kind::kInt:
+      case Kind::kFloat:
+      case Kind::kIdentity:
+      case Kind::kNotANumber:
+      case Kind::kPassive:
+      case Kind::kTensor:
+      case Kind::kEmptySet: return;
+    }
+    if (guard.items_[here].has_dict) {
+      children(guard.items_[at++].keys.size());
+      return;
+    }
+    const bool container = kind == Kind::kList || kind == Kind::kDict;
+    if (container && self < objects.size() && !questions.read(objects[self]) && may_forget(first, inside))
+      forget(guard.items_[here], first, inside);
+  }
+
+  /// The items from `first` on to the present one, with the objects from `inside` on: nothing else speaks of them.
+  bool may_forget(size_t first, size_t inside) const {
+    for (size_t i = inside; i < object; ++i) {
+      if (i >= objects.size() || questions.used(static_cast<int>(i), objects[i])) return false;
+    }
+    const auto within = [&](int index) {
+      return index >= static_cast<int>(inside) && index < static_cast<int>(object);
+    };
+    for (size_t i = 0; i < guard.items_.size(); ++i) {
+      const Item& item = guard.items_[i];
+      if ((i < first || i >= at) && item.kind == Kind::kSame && within(item.same)) return false;
+    }
+    return std::none_of(sources.begin(), sources.end(), [&](const SymbolSource& s) { return within(s.object); });
+  }
+
+  void forget(Item& item, size_t first, size_t inside) {
+    item.unread = true;
+    item.unread_items = at - first;
+    item.unread_objects = object - inside;
+    item.keys.clear();
+    item.order.clear();
+    for (size_t i = first; i < at; ++i) guard.items_[i] = Item();
+    for (size_t i = inside; i < object; ++i) forgotten[i] = true;
+  }
+};
+
+std::vector<int> ValueGuard::found_again() const {
+  std::vector<int> result;
+  for (const Item& item : items_) {
+    if (item.kind == Kind::kSame) result.push_back(item.same);
+  }
+  return result;
+}
+
+std::vector<bool> ValueGuard::forget_unread(const std::vector<PyObject*>& objects,
+                                            const std::vector<SymbolSource>& sources,
+                                            const UnreadQuestions& questions) {
+  Unread walk{*this, objects, questions, sources, std::vector<bool>(objects.size())};
+  if (states_.empty()) walk.children(root_count_);
+  return std::move(walk.forgotten);
+}
+
+}  // namespace tatara::capture
