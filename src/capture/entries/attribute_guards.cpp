@@ -1,6 +1,8 @@
 #include "capture/entries/attribute_guards.h"
 
+#include "capture/entries/dict_guards.h"
 #include "capture/entries/lifetimes.h"
+#include "capture/entries/number_guards.h"
 #include "capture/host/object_kinds.h"
 
 namespace tatara::capture {
@@ -51,6 +53,31 @@ bool AttributeGuards::function(PyObject* function, ReadNotes& notes) {
   if (!ends) watch.defaults = Ref::borrow(defaults);
   for (Py_ssize_t i = 0; ends && i < count; ++i) watch.items.emplace_back(PyTuple_GET_ITEM(defaults, i));
   return true;
+}
+
+namespace {
+
+bool is_slot(PyObject* owner, PyObject* name) {
+  PyObject* const descriptor = _PyType_Lookup(Py_TYPE(owner), name);
+  return descriptor != nullptr && Py_TYPE(descriptor) == &PyMemberDescr_Type;
+}
+
+}  // namespace
+
+void AttributeGuards::note_rewritten(const TraceWrites& writes) {
+  for (AttrWatch& watch : attrs_) {
+    PyObject *const owner = watch.object(), *const name = watch.read.key.get();
+    if (writes.contains(owner, name) && is_slot(owner, name))
+      capture::note_rewritten(watch.read, slot_value(owner, name));
+  }
+}
+
+void AttributeGuards::compare(TorchApi& api, const std::vector<SourceTensor>& sources, VaryingPlaces& varying) const {
+  for (const AttrWatch& watch : attrs_) {
+    PyObject *const owner = watch.object(), *const name = watch.read.key.get();
+    if (!watch.weak && is_slot(owner, name))
+      add_varying({owner, name}, watch.read, slot_value(owner, name), api, sources, varying);
+  }
 }
 
 void AttributeGuards::hold_weakly(WeakMaker& maker) {

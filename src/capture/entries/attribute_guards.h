@@ -9,6 +9,7 @@
 
 #include "capture/entries/held_object.h"
 #include "capture/entries/object_reads.h"
+#include "capture/entries/read_place.h"
 
 namespace tatara::capture {
 
@@ -27,6 +28,10 @@ class AttributeGuards {
   void for_each_read(const TraceWrites& writes, Fn&& fn) {
     for (AttrWatch& watch : attrs_) fn(watch.read, writes.contains(watch.object(), watch.read.key.get()));
   }
+  /// Notes numbers in slots that the trace has given other values.
+  void note_rewritten(const TraceWrites& writes);
+  /// Adds the slots that hold something else than they did.
+  void compare(TorchApi& api, const std::vector<SourceTensor>& sources, VaryingPlaces& varying) const;
   void hold_weakly(WeakMaker& maker);
   /// Dicts that end with their objects.
   std::unordered_set<PyObject*> instance_dicts() const;

@@ -42,6 +42,13 @@ void DictGuards::read_all(PyObject* dict, ReadNotes& notes) {
   }
 }
 
+void DictGuards::read_size(PyObject* dict, ReadNotes& notes) {
+  const TraceWrites::Written* written = notes.writes().of(dict);
+  if (written != nullptr && written->all) return;
+  PyObject* const before = written != nullptr ? written->before.get() : dict;
+  watch_of(dict, notes).size = PyDict_GET_SIZE(before);
+}
+
 void note_rewritten(ObjectRead& read, PyObject* now) {
   PyObject* before = read.value.get();
   if (before == nullptr || now == nullptr) return;
@@ -73,6 +80,8 @@ bool DictGuards::holds(const Watch& watch, ObjectCheck& check) {
     if (now == nullptr) forget_error();
     if (!check.same("name", read, now)) return false;
   }
+  if (watch.size >= 0 && PyDict_GET_SIZE(watch.dict.get()) != watch.size)
+    return check.fail("length of a dict", nullptr, nullptr, nullptr);
   if (watch.all) {
     if (PyDict_GET_SIZE(watch.dict.get()) != static_cast<Py_ssize_t>(watch.items.size())) {
       return check.fail("keys of a dict", nullptr, nullptr, nullptr);

@@ -19,6 +19,8 @@ class DictGuards {
   /// The trace read one key, or all items.
   void read_key(PyObject* dict, PyObject* key, ReadNotes& notes);
   void read_all(PyObject* dict, ReadNotes& notes);
+  /// How many items it has.
+  void read_size(PyObject* dict, ReadNotes& notes);
   /// Calls fn(read, whether the trace wrote to it).
   template <typename Fn>
   void for_each_read(const TraceWrites& writes, Fn&& fn) {
@@ -45,6 +47,7 @@ class DictGuards {
     Ref dict;
     uint64_t version = 0;
     std::vector<ObjectRead> reads;
+    Py_ssize_t size = -1;  // -1: not read
     bool all = false;
     bool sourced = false;
     std::vector<ObjectRead> items;

@@ -270,6 +270,7 @@ void DictGuards::describe(std::vector<std::string>& lines, const std::vector<Sou
     const std::string name = dict_name(watch.dict.get());
     for (const ObjectRead& read : watch.reads)
       add_line(lines, name, ": ", value_text(read.key.get()), " is ", found_text(read, sources));
+    if (watch.size >= 0 && !watch.all) add_line(lines, name, " has ", watch.size, " items");
     if (watch.all) add_line(lines, name, ": its ", watch.items.size(), " items are unchanged");
     if (!watch.order.empty()) add_line(lines, name, ": its items have the same order");
   }

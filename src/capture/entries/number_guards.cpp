@@ -37,9 +37,17 @@ void NumberGuards::add_value(ReadPlace place, ValueGuard guard, ReadNotes& notes
   add_watch(place, notes).value = std::make_shared<const ValueGuard>(std::move(guard));
 }
 
+PyObject* slot_value(PyObject* owner, PyObject* name) {
+  const Ref value = Ref::steal(PyObject_GenericGetAttr(owner, name));
+  if (!value) forget_error();
+  return value.get();  // the slot holds it
+}
+
 PyObject* NumberGuards::Watch::now() const {
   PyObject* found = nullptr;
-  if (key) {
+  if (key && !PyDict_Check(holder.get())) {
+    found = slot_value(holder.get(), key.get());
+  } else if (key) {
     found = PyDict_GetItemWithError(holder.get(), key.get());
     if (found == nullptr) forget_error();
   } else if (PyCell_Check(holder.get())) {

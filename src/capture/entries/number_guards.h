@@ -15,6 +15,9 @@
 
 namespace tatara::capture {
 
+/// What a slot (`__slots__`) of an object holds: borrowed, null where it is empty.
+PyObject* slot_value(PyObject* owner, PyObject* name);
+
 class NumberGuards {
  public:
   /// `symbol`: its number; a float has the next one too.

@@ -27,6 +27,7 @@ bool ObjectGuards::is_original(ReadPlace place) const {
 void ObjectGuards::leave_writes(ObjectGuards& other) {
   dicts_.note_rewritten(notes_.writes());
   containers_.note_rewritten(notes_.writes());
+  attributes_.note_rewritten(notes_.writes());
   std::swap(notes_.writes(), other.notes_.writes());
 }
 
@@ -139,6 +140,7 @@ void ObjectGuards::compare(TorchApi& api, VaryingPlaces& varying) const {
   numbers_.compare(api, varying);
   dicts_.compare(api, sources_, varying);
   containers_.compare(api, sources_, varying);
+  attributes_.compare(api, sources_, varying);
   classes_.other_numbers(varying);
 }
 

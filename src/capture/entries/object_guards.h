@@ -26,6 +26,7 @@ class ObjectGuards {
   // Reads.
   void dict_key(PyObject* dict, PyObject* key) { dicts_.read_key(dict, key, notes_); }
   void dict_all(PyObject* dict) { dicts_.read_all(dict, notes_); }
+  void dict_size(PyObject* dict) { dicts_.read_size(dict, notes_); }
   /// The trace read `name` of a class; null: what it did depends on the class in other ways.
   void type(PyObject* type, PyObject* name) { classes_.read(type, name); }
   void list(PyObject* list) { containers_.list(list, notes_); }

@@ -13,7 +13,8 @@
 
 namespace tatara::capture {
 
-/// Where a number or tensor is read: a dict and a key, a list and an index from its start, or a cell.
+/// Where a number or tensor is read: a dict and a key, an object and the name of a slot of it, a list and an index from its start,
+/// or a cell.
 struct ReadPlace {
   PyObject* holder = nullptr;
   PyObject* key = nullptr;

@@ -136,6 +136,7 @@ enum CallTrait : uint64_t {
   kOfWhole = 1ULL << 36,        ///< gives a whole number as it is
   kPlainGuard = 1ULL << 37,     ///< a context manager of torch's that changes nothing that a graph could miss
   kAsksRegistry = 1ULL << 38,   ///< of an abstract base class, whether a class is a subclass
+  kSizeOnly = 1ULL << 39,       ///< asks how many items its operand has
 };
 
 struct KnownCall {

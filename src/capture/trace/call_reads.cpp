@@ -48,6 +48,7 @@ bool ReadTracing::watch_operands(const TracedCall& call, const CallPlan& plan) {
     }
     return true;
   }
+  if (call.known.is(kSizeOnly) && plan.target == nullptr && nargs == 1 && keywords == 0) return watch_size(args[0]);
   const Reading reading = how_read(call);
   if (plan.target != nullptr && !watch_contents(plan.target, reading)) return false;
   const bool plain = PyType_Check(callable) || is_cached_function(callable);

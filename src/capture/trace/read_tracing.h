@@ -18,6 +18,8 @@ class ReadTracing final : public TraceFeature {
   void watch_container(PyObject* object, bool ordered = true);
   /// Torch and NumPy read the lists and dicts that are operands, or in operands.
   void watch_lists(std::initializer_list<PyObject*> operands);
+  /// How many items it has, or whether any, becomes a guard. False with a Python error set.
+  bool watch_size(PyObject* object);
   void watch_class_of(PyObject* object);
   /// What code in C may read of it becomes a guard. Where it cannot, the graph breaks. False with a Python error set.
   bool watch_contents(PyObject* object, Reading reading);
@@ -57,6 +59,7 @@ class ReadTracing final : public TraceFeature {
   void find_in_class(PyObject* value);
   void watch_super(PyObject* super, PyObject* name);
   void watch_value(PyObject* owner, PyObject* name);
+  PyObject* watch_slot(PyObject* owner, PyObject* descriptor, PyObject* name);
   void watch_own_dict(PyObject* owner);
   void watch_tensor_attribute(PyObject* tensor, PyObject* name);
 

@@ -47,6 +47,15 @@ void ReadTracing::watch_container(PyObject* object, bool ordered) {
   }
 }
 
+bool ReadTracing::watch_size(PyObject* object) {
+  const bool list = PyList_CheckExact(object), dict = PyDict_CheckExact(object) || is_defaultdict(object);
+  if ((!list && !dict) || born(object) || origins().contents_watched(object))
+    return watch_contents(object, Reading::kItems);
+  if (list) trace_->object_guards.list_size(object);
+  if (dict) trace_->object_guards.dict_size(object);
+  return true;
+}
+
 void ReadTracing::watch_lists(std::initializer_list<PyObject*> operands) {
   for (PyObject* operand : operands) watch_lists_in(operand, 0);
 }
@@ -155,6 +164,16 @@ void ReadTracing::watch_value(PyObject* owner, PyObject* name) {
   trace_->object_guards.attribute(owner, name, value.get());
 }
 
+/// A slot (`__slots__`) that held another object before: a placeholder, or what it holds, as a new reference. Null: watched as others.
+PyObject* ReadTracing::watch_slot(PyObject* owner, PyObject* descriptor, PyObject* name) {
+  if (Py_TYPE(descriptor) != &PyMemberDescr_Type || numbers().varying().empty()) return nullptr;
+  // A place holds its owner.
+  if (!origins().is_same_in_each_call(owner) || is_held_weakly(owner)) return nullptr;
+  const Ref value = Ref::steal(PyObject_GenericGetAttr(owner, name));
+  if (!value) forget_error();
+  return numbers().watched({owner, name}, value.get());
+}
+
 namespace {
 
 bool looks_up_in_dicts(const PyTypeObject* type) {
@@ -233,6 +252,8 @@ PyObject* ReadTracing::watch_found(PyObject* owner, PyObject* name, bool number)
         !is_thread_local(owner)) {
       watch_own_dict(owner);
     } else if (PyUnicode_CompareWithASCIIString(name, "__class__") != 0) {
+      PyObject* const found = number && descriptor != nullptr ? watch_slot(owner, descriptor, name) : nullptr;
+      if (found != nullptr) return found;
       watch_value(owner, name);
     }
     return made;

@@ -237,11 +237,11 @@ PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
 
 int Tracer::truth(Frame&, PyObject* value) {
   if (tracing() && numpy().numpy_value(value)) return graph_break("truth of an array") ? kNotHandled : -1;
-  return !tracing() || reads().watch_contents(value, Reading::kItems) ? kNotHandled : -1;
+  return !tracing() || reads().watch_size(value) ? kNotHandled : -1;
 }
 
 PyObject* Tracer::get_len(Frame&, PyObject* object) {
-  return !tracing() || reads().watch_contents(object, Reading::kItems) ? not_handled() : nullptr;
+  return !tracing() || reads().watch_size(object) ? not_handled() : nullptr;
 }
 
 PyObject* Tracer::match_keys(Frame&, PyObject* subject, PyObject*) {

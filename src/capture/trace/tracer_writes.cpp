@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "capture/host/known_calls.h"
+#include "capture/host/natures.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/history_tracing.h"
@@ -245,7 +246,7 @@ int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* v
   if (!tracing() || api_.is_tensor(container)) return kNotHandled;
   if (!numbers().holds_numbers(container)) {
     numbers().settle_reachable(key);
-    numbers().settle_reachable(value);
+    if (!is_defaultdict(container)) numbers().settle_reachable(value);
     if (!tracing()) return kNotHandled;
   }
   return writes().write_item(container, key, value);
@@ -447,6 +448,9 @@ PyObject* WriteTracing::default_item(PyObject* dict, PyObject* key) {
     if (!hashes_plainly(key, api_) || !origins().reachable(dict)) {
       return graph_break("an item of a defaultdict whose origin is not known") ? not_handled() : nullptr;
     }
+    PyObject* value = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(dict, key) : nullptr;
+    PyObject* made = value != nullptr ? numbers().watched({dict, key}, value) : nullptr;
+    if (made != nullptr) return made;
     object_guards.dict_key(dict, key);
   }
   if (had == 1) return not_handled();
