@@ -60,6 +60,8 @@ struct TraceOwner {
   std::shared_ptr<native::NativeLoops> loops;  // that run as native code; null: none was met
   /// Compiled functions with fullgraph that the function calls, and that break the graph: they say so themselves.
   std::set<const CompiledFunction*> apart;
+  /// Code and offset where exceptions were raised that have left it while it was traced, and how often. To be compared alone.
+  std::map<std::pair<PyObject*, int>, int> raised;
   std::shared_ptr<DataDecisions> decisions = std::make_shared<DataDecisions>();
   /// Functions by their code, each with the module that it was a method's of, in which a graph broke. To be compared alone.
   std::set<std::pair<PyObject*, PyObject*>> broken_calls;

@@ -45,6 +45,12 @@ class TraceEnds final : public TraceFeature {
   FrameAction land(Frame& f);
   /// An exception leaves the root.
   FrameAction leave_root();
+  /// The program has taken a branch by a number.
+  void note_decision() { decided_ = {trace_->symbols.ctx().guards().size(), trace_->size_checks.size(), false}; }
+  /// An exception is to leave the root: the graph breaks. False with a Python error set.
+  bool leave_in_eager();
+  /// Exceptions that are raised where `f` stands have left the root before: the program is to raise them in eager.
+  bool leaves_again(const Frame& f) const;
   /// A graph breaks that a compiled function with fullgraph has begun, within the one that is traced. True: the trace is made once
   /// more without it, and the frames up to the root end, with a Python error set.
   bool leave_apart();
@@ -78,6 +84,8 @@ class TraceEnds final : public TraceFeature {
   bool note_mismatch(std::unique_ptr<Entry> entry, bool prepared);
   /// After take_back(): later calls that fit the entry run in eager. False: see refuse().
   bool leave_to_eager(std::unique_ptr<Entry> entry, bool prepared);
+  /// `error` leaves the root. Null: none does.
+  void note_leaving(PyObject* error);
   void take_sources();
   void guard_histories();
   /// Compiles what the trace has found. `ran`: its tape has run. False with a Python error set.
@@ -100,6 +108,12 @@ class TraceEnds final : public TraceFeature {
   /// A signal waits, and what was done since `start` takes long and can be taken back.
   bool may_stop(std::chrono::steady_clock::time_point start) const;
 
+  /// Facts and checks of numbers until the last decision by one; whether what follows leaves the root.
+  struct Decided {
+    size_t facts = 0, checks = 0;
+    bool leaving = false;
+  };
+  Decided decided_;       // of the present trace
   Ref refusal_;           // see refuse()
   Ref first_node_;        // of gradients, the number of the first one of the tape's run; null: no tape has run
   bool retrace_ = false;  // the trace that was taken back is made once more

@@ -75,7 +75,7 @@ class Tracer final : public VmObserver, private TraceFeature {
   PyObject* compare(Frame&, int, PyObject*, PyObject*) override;
   PyObject* is_op(Frame&, PyObject*, PyObject*, bool) override;
   int truth(Frame&, PyObject*) override;
-  int raise_handled(Frame&) override;
+  int raising(Frame&, PyObject*) override;
   PyObject* call(Frame&, PyObject*, PyObject* const*, size_t, PyObject*) override;
   PyObject* call_ex(Frame&, PyObject*, PyObject*, PyObject*) override;
   PyObject* binary_op(Frame&, int, PyObject*, PyObject*) override;

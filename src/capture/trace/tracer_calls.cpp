@@ -23,8 +23,10 @@
 
 namespace tatara::capture {
 
-int Tracer::raise_handled(Frame&) {
-  return !tracing() || calls().knows_handled() || graph_break("raise of what a caller handles") ? kNotHandled : -1;
+int Tracer::raising(Frame& f, PyObject* exception) {
+  if (tracing() && ends().leaves_again(f)) return ends().leave_in_eager() ? kNotHandled : -1;
+  if (!tracing() || exception != nullptr) return kNotHandled;
+  return calls().knows_handled() || graph_break("raise of what a caller handles") ? kNotHandled : -1;
 }
 
 /// GradScaler.update(), which ends with a new dict for its optimizers: the old one, emptied, takes its place, so that the

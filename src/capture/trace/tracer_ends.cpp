@@ -280,6 +280,7 @@ FrameAction TraceEnds::leave_root() {
     owner_.tells_eager = retrace_ = true;
     return land(*context_.root);
   }
+  note_leaving(leaving.get());
   const bool ok = run_tape();
   const bool again = !ok && take_back();
   if (!ok && !again) undo_later_writes();
@@ -504,7 +505,10 @@ bool TraceEnds::prepare_entry(Entry& entry, bool ran) {
   // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.
   t.symbols.note_guards();
   const std::vector<Expr>& facts = entry.tape ? entry.tape->facts() : t.symbols.ctx().guards();
-  for (size_t i = 0; i < facts.size(); ++i) {
+  // What an exception says led nowhere: messages differ in each call.
+  const size_t led_here = decided_.leaving ? std::min(decided_.facts, facts.size()) : facts.size();
+  if (decided_.leaving) entry.guards.size_checks.resize(std::min(decided_.checks, entry.guards.size_checks.size()));
+  for (size_t i = 0; i < led_here; ++i) {
     if (t.symbols.is_made(facts[i])) continue;  // the run looks at them
     entry.guards.facts.push_back({t.symbols.program(facts[i]), t.symbols.guard_text(i)});
   }
@@ -550,6 +554,7 @@ void TraceEnds::end_trace() {
   context_.features.parts->reset();
   waiting_.reset();
   first_node_ = {};
+  decided_ = {};
 }
 
 }  // namespace tatara::capture

@@ -226,6 +226,7 @@ PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
   if (tracing()) {
     if (!trace_->symbols.empty()) {
       PyObject* result = numbers().symbolic_compare(op, left, right);
+      ends().note_decision();
       if (result != not_handled()) return result;
     }
     if (!reads().watch_contents(left, Reading::kEqual) ||
@@ -236,6 +237,11 @@ PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
 }
 
 int Tracer::truth(Frame&, PyObject* value) {
+  if (tracing() && is_symbolic_number(value)) {
+    const int result = PyObject_IsTrue(value);
+    if (tracing()) ends().note_decision();
+    return result;
+  }
   if (tracing() && numpy().numpy_value(value)) return graph_break("truth of an array") ? kNotHandled : -1;
   return !tracing() || reads().watch_size(value) ? kNotHandled : -1;
 }

@@ -162,8 +162,8 @@ class VmObserver {
   virtual PyObject* is_op(Frame&, PyObject* /*left*/, PyObject* /*right*/, bool /*invert*/) { return not_handled(); }
   /// Conditional jumps and TO_BOOL: 0 or 1. Not called for True, False and None.
   virtual int truth(Frame&, PyObject* /*value*/) { return kNotHandled; }
-  /// `raise` alone: whatever is being handled will be raised.
-  virtual int raise_handled(Frame&) { return kNotHandled; }
+  /// `raise`. Null: alone, so that whatever is being handled will be raised.
+  virtual int raising(Frame&, PyObject* /*exception*/) { return kNotHandled; }
   virtual PyObject* import_name(Frame&, PyObject* /*name*/, PyObject* /*fromlist*/, PyObject* /*level*/) {
     return not_handled();
   }
