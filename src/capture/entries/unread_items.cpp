@@ -18,7 +18,8 @@ struct ValueGuard::Unread {
     for (size_t i = 0; i < count; ++i) walk();
   }
 
-  void walk() {
+  /// `outer`: the item itself stays as it is.
+  void walk(bool outer = false) {
     const size_t here = at++;
     const Kind kind = guard.items_[here].kind;
     if (kind == Kind::kNull || kind == Kind::kConst || kind == Kind::kSame) return;
@@ -42,12 +43,12 @@ struct ValueGuard::Unread {
       case Kind::kTensor:
       case Kind::kEmptySet: return;
     }
-    if (guard.items_[here].has_dict) {
+    if (guard.items_[here].has_dict) {  // no plain list or dict
       children(guard.items_[at++].keys.size());
       return;
     }
     const bool container = kind == Kind::kList || kind == Kind::kDict;
-    if (container && self < objects.size() && !questions.read(objects[self]) && may_forget(first, inside))
+    if (container && !outer && self < objects.size() && !questions.read(objects[self]) && may_forget(first, inside))
       forget(guard.items_[here], first, inside);
   }
 
@@ -89,7 +90,10 @@ std::vector<bool> ValueGuard::forget_unread(const std::vector<PyObject*>& object
                                             const std::vector<SymbolSource>& sources,
                                             const UnreadQuestions& questions) {
   Unread walk{*this, objects, questions, sources, std::vector<bool>(objects.size())};
-  if (states_.empty()) walk.children(root_count_);
+  if (!states_.empty()) return std::move(walk.forgotten);
+  // The interpreter has looked into defaults and cells to make the call.
+  constexpr size_t kBeside = 3;
+  for (size_t i = 0; i < root_count_; ++i) walk.walk(of_call && i + kBeside >= root_count_);
   return std::move(walk.forgotten);
 }
 

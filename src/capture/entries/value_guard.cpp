@@ -216,7 +216,7 @@ struct ValueGuard::Builder {
       values.push_back(value);
     }
     guard.items_[at].order = ordered_keys(dict);
-    PyObject* holder = PyDict_CheckExact(dict) ? dict : nullptr;
+    PyObject* holder = PyDict_CheckExact(dict) || is_defaultdict(dict) ? dict : nullptr;
     for (size_t i = 0; i < values.size(); ++i) {
       PyObject* name = guard.items_[at].keys[i].get();
       add(values[i], depth + 1, {SIZE_MAX, holder, name, 0}, inner_key(guard.items_[at].key, name, i));

@@ -239,3 +239,35 @@ def test_the_guards_say_so() -> None:
     trainer = Trainer()
     report = tatara.explain(appends)(trainer, torch.ones(4))
     assert any("history: list of any contents" in guard for guard in report.guards), report.guards
+
+
+def test_defaults_are_read_by_the_call_itself() -> None:
+    def program(x: Tensor, items: list[int] = [], *, scale: int = 2, options: dict[str, int] = {"k": 1}) -> Tensor:  # noqa: B006
+        items.append(1)
+        return x * len(items) * scale * options["k"]
+
+    run, x = tatara.compile(program), torch.ones(2)
+    keywords = program.__kwdefaults__
+    assert [run(x)[0].item() for _ in range(2)] == [2, 4]
+    keywords["scale"] = 3
+    assert run(x)[0].item() == 9
+    keywords["options"] = {"k": 10}
+    assert run(x)[0].item() == 120
+    keywords["options"]["k"] = 20
+    program.__defaults__ = ([],)
+    assert run(x)[0].item() == 60
+
+
+def test_numbers_in_dicts_with_defaults_become_symbols() -> None:
+    def program(self: Trainer, x: Tensor) -> Tensor:
+        self.table["seen"] += 2
+        return x * self.table["seen"]
+
+    eager, trainer = Trainer(), Trainer()
+    eager.table, trainer.table = collections.defaultdict(int), collections.defaultdict(int)
+    compiled = tatara.compile(program)
+    for call in range(7):
+        with counts() as grown:
+            assert torch.equal(compiled(trainer, torch.ones(2) + call), program(eager, torch.ones(2) + call))
+        assert trainer.table == eager.table
+    assert grown["graphs"] == grown["recompiles"] == 0
