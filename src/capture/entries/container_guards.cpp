@@ -1,5 +1,7 @@
 #include "capture/entries/container_guards.h"
 
+#include <algorithm>
+
 #include "capture/entries/dict_guards.h"
 #include "capture/host/object_kinds.h"
 
@@ -64,17 +66,25 @@ void ContainerGuards::set(PyObject* set, bool ordered, ReadNotes& notes) {
   sets_.push_back({Ref::borrow(set), std::move(copy), ordered});
 }
 
-void ContainerGuards::deque(PyObject* deque, ReadNotes& notes) {
+void ContainerGuards::deque(PyObject* deque, std::vector<bool> elsewhere, ReadNotes& notes) {
   const TraceWrites::Written* written = notes.writes().of(deque);
   if ((written != nullptr && written->all) || !notes.first(deque)) return;
-  Ref copy = written != nullptr ? written->before : Ref::steal(PySequence_List(deque));
+  const Ref copy = Ref::steal(PySequence_List(written != nullptr ? written->before.get() : deque));
   if (!copy) {
     forget_error();
     return;
   }
   notes.know(deque);
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(copy.get()); ++i) notes.know(PyList_GET_ITEM(copy.get(), i));
-  deques_.push_back({Ref::borrow(deque), std::move(copy)});
+  const Py_ssize_t size = PyList_GET_SIZE(copy.get());
+  elsewhere.resize(static_cast<size_t>(size));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    if (!elsewhere[static_cast<size_t>(i)]) {
+      notes.know(PyList_GET_ITEM(copy.get(), i));
+    } else if (PyList_SetItem(copy.get(), i, Py_NewRef(Py_None)) != 0) {
+      forget_error();
+    }
+  }
+  deques_.push_back({Ref::borrow(deque), copy, std::move(elsewhere)});
 }
 
 void ContainerGuards::cell(PyObject* cell, ReadNotes& notes) {
@@ -124,7 +134,8 @@ bool ContainerGuards::same_items(const DequeWatch& watch, ObjectCheck& check) {
   if (!now) forget_error();
   bool same = now && PyList_GET_SIZE(now.get()) == PyList_GET_SIZE(watch.before.get());
   for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(now.get()); ++i) {
-    same = same_value(PyList_GET_ITEM(now.get(), i), PyList_GET_ITEM(watch.before.get(), i));
+    same = watch.elsewhere[static_cast<size_t>(i)] ||
+           same_value(PyList_GET_ITEM(now.get(), i), PyList_GET_ITEM(watch.before.get(), i));
   }
   return same || check.fail("items of a deque", nullptr, watch.before.get(), now.get());
 }
@@ -154,6 +165,15 @@ void ContainerGuards::compare(TorchApi& api, const std::vector<SourceTensor>& so
     for (const auto& [index, read] : watch.items) {
       PyObject* now = index < PyList_GET_SIZE(watch.list.get()) ? PyList_GET_ITEM(watch.list.get(), index) : nullptr;
       add_varying({watch.list.get(), nullptr, index}, read, now, api, sources, varying);
+    }
+  }
+  for (const DequeWatch& watch : deques_) {
+    const Ref now = Ref::steal(PySequence_List(watch.deque.get()));
+    if (!now) forget_error();
+    const Py_ssize_t size = now ? std::min(PyList_GET_SIZE(now.get()), PyList_GET_SIZE(watch.before.get())) : 0;
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      PyObject *const before = PyList_GET_ITEM(watch.before.get(), i), *const item = PyList_GET_ITEM(now.get(), i);
+      if (!other_number(before, item)) add_varying({watch.deque.get(), nullptr, i}, before, item, api, varying);
     }
   }
   for (const CellWatch& watch : cells_)

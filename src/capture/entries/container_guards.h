@@ -23,7 +23,8 @@ class ContainerGuards {
   void list(PyObject* list, ReadNotes& notes);
   /// With `ordered`, the order of its items matters, too.
   void set(PyObject* set, bool ordered, ReadNotes& notes);
-  void deque(PyObject* deque, ReadNotes& notes);
+  /// `elsewhere`: items, as they were when the trace began, of which other guards speak.
+  void deque(PyObject* deque, std::vector<bool> elsewhere, ReadNotes& notes);
   void cell(PyObject* cell, ReadNotes& notes);
   /// Calls fn(read, whether the trace wrote to it).
   template <typename Fn>
@@ -67,6 +68,7 @@ class ContainerGuards {
   };
   struct DequeWatch {
     Ref deque, before;  // a list
+    std::vector<bool> elsewhere;
     int traverse(const Visitor& visit) const { return visit(deque, before); }
   };
   struct CellWatch {

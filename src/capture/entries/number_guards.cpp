@@ -52,6 +52,9 @@ PyObject* NumberGuards::Watch::now() const {
     if (found == nullptr) forget_error();
   } else if (PyCell_Check(holder.get())) {
     found = PyCell_GET(holder.get());
+  } else if (is_deque(holder.get())) {
+    found = Ref::steal(PySequence_GetItem(holder.get(), index)).get();  // the deque holds it
+    if (found == nullptr) forget_error();
   } else if (index < PyList_GET_SIZE(holder.get())) {
     found = PyList_GET_ITEM(holder.get(), index);
   }

@@ -17,6 +17,13 @@ void ObjectGuards::function(PyObject* function) {
   if (keywords != nullptr && PyDict_Check(keywords)) dict_all(keywords);
 }
 
+Ref ObjectGuards::items_before(PyObject* deque) const {
+  const TraceWrites::Written* written = notes_.writes().of(deque);
+  Ref items = written != nullptr ? written->before : Ref::steal(PySequence_List(deque));
+  if (!items) forget_error();
+  return items;
+}
+
 bool ObjectGuards::is_original(ReadPlace place) const {
   if (notes_.writes().of(place.holder) == nullptr) return true;
   const Ref index = Ref::steal(place.index >= 0 ? PyLong_FromSsize_t(place.index) : nullptr);

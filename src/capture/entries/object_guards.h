@@ -35,7 +35,10 @@ class ObjectGuards {
   void list_item(PyObject* list, Py_ssize_t index) { containers_.list_item(list, index, notes_); }
   /// With `ordered`, the order of its items matters, too.
   void set(PyObject* set, bool ordered) { containers_.set(set, ordered, notes_); }
-  void deque(PyObject* deque) { containers_.deque(deque, notes_); }
+  /// `elsewhere`: of which of its items, as they were when the trace began, other guards speak.
+  void deque(PyObject* deque, std::vector<bool> elsewhere) { containers_.deque(deque, std::move(elsewhere), notes_); }
+  /// The items that a deque had when the trace began.
+  Ref items_before(PyObject* deque) const;
   void cell(PyObject* cell) { containers_.cell(cell, notes_); }
   void attribute(PyObject* owner, PyObject* name, PyObject* value) {
     attributes_.attribute(owner, weak_.reference_to(owner), name, value, notes_);

@@ -69,6 +69,17 @@ bool ReadTracing::reads_one_key(const TracedCall& call, const CallPlan& plan) {
   return true;
 }
 
+PyObject* ReadTracing::number_at_key(const TracedCall& call, const CallPlan& plan) {
+  PyObject* const dict = plan.target;
+  if (dict == nullptr || !PyDict_CheckExact(dict) || plan.name != "get" || call.keywords() > 0) return nullptr;
+  const Py_ssize_t at = is_bound_in_c(call.callable) ? 0 : 1;
+  PyObject* const key = call.nargs() > at ? call.args[at] : nullptr;
+  if (key == nullptr || !PyUnicode_CheckExact(key) || born(dict) || origins().contents_watched(dict)) return nullptr;
+  PyObject* const value = PyDict_GetItemWithError(dict, key);
+  if (value == nullptr) forget_error();
+  return numbers().watched({dict, key}, value);
+}
+
 /// getattr and the like: of `target`, or of the first argument.
 PyObject* ReadTracing::call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs) {
   if (target == nullptr && nargs > 0) {

@@ -38,6 +38,8 @@ class NumberTracing final : public TraceFeature {
   PyObject* watched(ReadPlace place, PyObject* value);
   /// Guards what a dict has under a key, which C code looks for.
   void watch_key(PyObject* dict, PyObject* key);
+  /// Guards what was at this place when the trace began by its structure, where it is no number and held another object before.
+  bool watch_item(ReadPlace place, PyObject* item);
   void place_symbols(Frame& f, const std::vector<int>& places);
   void take_back_symbols();
   std::vector<int> argument_places(const Frame& f, const std::vector<PyObject*>& roots) const;

@@ -43,6 +43,8 @@ class ReadTracing final : public TraceFeature {
   bool watch_operands(const TracedCall& call, const CallPlan& plan);
   /// dict.get() and the like: watches the key.
   bool reads_one_key(const TracedCall& call, const CallPlan& plan);
+  /// dict.get() of a place that held another object before: what it gives, as a new reference; null: watched as others.
+  PyObject* number_at_key(const TracedCall& call, const CallPlan& plan);
   /// A value becomes text: not_handled(), once what it shows is watched.
   PyObject* show(PyObject* value);
 
@@ -59,6 +61,7 @@ class ReadTracing final : public TraceFeature {
   void find_in_class(PyObject* value);
   void watch_super(PyObject* super, PyObject* name);
   void watch_value(PyObject* owner, PyObject* name);
+  void watch_deque(PyObject* deque);
   PyObject* watch_slot(PyObject* owner, PyObject* descriptor, PyObject* name);
   void watch_own_dict(PyObject* owner);
   void watch_tensor_attribute(PyObject* tensor, PyObject* name);

@@ -232,6 +232,11 @@ void NumberTracing::watch_key(PyObject* dict, PyObject* key) {
   trace_->object_guards.dict_key(dict, key);
 }
 
+bool NumberTracing::watch_item(ReadPlace place, PyObject* item) {
+  if (!own_.varying.contains(place) || PyLong_Check(item) || PyFloat_Check(item)) return false;
+  return static_cast<bool>(Ref::steal(watched_value(place, item)));
+}
+
 PyObject* NumberTracing::watched_number(ReadPlace place, PyObject* value) {
   Trace& t = *trace_;
   if (const auto found = own_.numbers.find(place); found != own_.numbers.end()) return Py_NewRef(found->second.get());

@@ -280,6 +280,7 @@ PyObject* CallTracing::call_in_c(const TracedCall& call, const CallPlan& plan) {
                                                                                                 : nullptr;
     }
   }
+  if (PyObject* const number = reads().number_at_key(call, plan)) return number;
   const bool keyed = reads().reads_one_key(call, plan);
   if (!keyed && !reads().watch_operands(call, plan)) return nullptr;
   if (!tracing()) return not_handled();

@@ -41,10 +41,22 @@ void ReadTracing::watch_container(PyObject* object, bool ordered) {
   } else if (PyAnySet_Check(object)) {
     t.object_guards.set(object, ordered);
   } else if (is_deque(object)) {
-    t.object_guards.deque(object);
+    watch_deque(object);
   } else if (PyTuple_Check(object)) {
     origins().find_parts(object);
   }
+}
+
+/// Tensors and containers in a deque may be other ones in each call, as those at other places.
+void ReadTracing::watch_deque(PyObject* deque) {
+  ObjectGuards& object_guards = trace_->object_guards;
+  const Ref items = object_guards.items_before(deque);
+  std::vector<bool> elsewhere(items ? static_cast<size_t>(PyList_GET_SIZE(items.get())) : 0);
+  for (size_t i = 0; i < elsewhere.size() && !numbers().varying().empty(); ++i) {
+    const auto at = static_cast<Py_ssize_t>(i);
+    elsewhere[i] = numbers().watch_item({deque, nullptr, at}, PyList_GET_ITEM(items.get(), at));
+  }
+  object_guards.deque(deque, std::move(elsewhere));
 }
 
 bool ReadTracing::watch_size(PyObject* object) {

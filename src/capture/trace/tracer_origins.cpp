@@ -113,8 +113,8 @@ void OriginTracing::forget_unread(const Tape* tape) {
       [this](PyObject* container) { return own_.read.contains(container) || own_.pinned.contains(container); },
       [&](int index, PyObject* object) {
         return inputs.contains(index) || own_.met.contains(object) || own_.read.contains(object) ||
-               own_.pinned.contains(object) ||
-               t.tape.find(object) >= 0 || t.object_guards.seen_objects().contains(object);
+               own_.pinned.contains(object) || t.tape.find(object) >= 0 ||
+               t.object_guards.seen_objects().contains(object);
       }};
   const std::vector<bool> forgotten = t.guard.forget_unread(t.objects, t.symbols.sources(), questions);
   for (size_t i = 0; i < forgotten.size(); ++i) {
