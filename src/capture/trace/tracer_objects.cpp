@@ -77,7 +77,7 @@ void ReadTracing::watch_lists_in(PyObject* operand, int depth) {
   if (operand == nullptr || depth > kMostNested) return;
   const bool items = PyList_Check(operand) || PyTuple_Check(operand) || PyAnySet_Check(operand);
   if (!items && !PyDict_Check(operand) && !is_deque(operand)) return;
-  if (!PyTuple_Check(operand)) watch_container(operand);
+  if (depth > 0 && !PyTuple_Check(operand)) watch_container(operand);  // first comes the call's own tuple or dict
   for (PyObject* part : referents(operand)) watch_lists_in(part, depth + 1);
 }
 
