@@ -406,11 +406,7 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
     PyObject* guards = PyList_New(0);
     for (const std::string& line : entry.guard_lines()) {
       const Ref item = Ref::steal(text(line));
-      if (item) {
-        PyList_Append(guards, item.get());
-      } else {
-        forget_error();
-      }
+      if (!item || PyList_Append(guards, item.get()) != 0) forget_error();
     }
     put(d, "guards", guards);
     std::string effects;

@@ -105,8 +105,7 @@ PyObject* TorchTracing::answer_values(const TorchFunction& fn, PyObject* func, P
 PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   if (!trace_->pending_break.empty()) {
-    if (!graph_break(std::exchange(trace_->pending_break, {}))) return nullptr;
-    return PyObject_Call(func, args, kwargs);
+    return graph_break(std::exchange(trace_->pending_break, {})) ? PyObject_Call(func, args, kwargs) : nullptr;
   }
   if (PyObject* answer = modes().ask_programs(func, args, kwargs); answer != not_handled()) return answer;
   reads().watch_lists({args, kwargs});

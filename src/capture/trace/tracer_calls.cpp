@@ -15,6 +15,7 @@
 #include "capture/trace/origin_tracing.h"
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/torch_tracing.h"
+#include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/tracer_modes.h"
 #include "capture/trace/transform_tracing.h"

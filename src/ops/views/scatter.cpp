@@ -9,15 +9,13 @@ namespace {
 
 using namespace ops;
 
-/// The base's own type. Its strides are kept where they fill memory, else their order: a part of a tensor leaves gaps, which a copy
-/// of it has not.
+/// The base's own type: gaps that it leaves in memory stay, as in eager.
 std::vector<TensorType> base_type(MetaContext& m) {
   TensorType type = m.tensor(0);
   type.is_wrapped_number = false;
   // One element seen many times has no place for each: the result gets one of its own.
   const bool expanded = std::any_of(type.strides.begin(), type.strides.end(), [](Expr e) { return e.is_const(0); });
   if (!is_dense(m.ctx(), type) && expanded) type.strides = contiguous_strides(m.ctx(), type.sizes);
-  if (!is_dense(m.ctx(), type)) type.strides = preserved_strides(m, type);
   return {type};
 }
 
