@@ -44,6 +44,13 @@ def _number_of_the_cpu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (x * scale).sin(), scale + 1
 
 
+def _asks_for_the_device(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    places = torch.arange(x.shape[-1]).to(x.device)
+    places.unsqueeze_(0)
+    scaled = torch.tensor(2.0) * x
+    return torch.ones(x.shape[-1], device=places.device) - places * x, torch.zeros(2, device=scaled.device)
+
+
 def _drops_layers(x: torch.Tensor) -> torch.Tensor:
     for _ in range(4):
         if torch.rand([]) < 0.5:
@@ -65,6 +72,7 @@ PROGRAMS = [
     _to_another_tensor,
     _index_of_the_cpu,
     _number_of_the_cpu,
+    _asks_for_the_device,
     _drops_layers,
     _writes_across,
 ]

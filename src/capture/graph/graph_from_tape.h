@@ -70,6 +70,7 @@ struct InferredTensor {
   int slot = -1;  // the result is this known tensor itself
   int32_t ref = -1;
   DType dtype = DType::kFloat32;
+  Device device;
   std::vector<Expr> sizes, strides;  // of the trace's context
 };
 

@@ -514,6 +514,7 @@ std::vector<InferredTensor> TapeConverter::infer(const TapeNode& node) {
     result.slot = slot_with(ref);
     const TensorType& type = c_.fz.type(ref);
     result.dtype = type.dtype;
+    result.device = type.device;
     result.sizes = type.sizes;
     result.strides = type.strides;
     results.push_back(std::move(result));

@@ -75,6 +75,17 @@ void TorchTracing::finish_node(TapeNode& node, bool fresh, bool known) {
   t.symbols.note_guards();
 }
 
+namespace {
+
+/// The device that was inferred, where that is a GPU and `operands` are elsewhere: the first of them does not tell it (a copy to a
+/// GPU, a number of the CPU beside a tensor of a GPU).
+Ref device_on_gpu(TorchApi& api, const Device& inferred, const Ref& operands) {
+  if (inferred.kind != DeviceKind::kCuda || text_of(attr(operands.get(), "type").get()) == "cuda") return operands;
+  return Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(api.device_type), "s", inferred.str().c_str()));
+}
+
+}  // namespace
+
 TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args,
                                                      const Ref& kwargs, const Ref& device, Ref& result) {
   Trace& t = *trace_;
@@ -118,7 +129,7 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
       forget_error();
       return Inferred::kUnknown;
     }
-    const int slot = t.tape.add_placeholder(placeholder.get(), where);
+    const int slot = t.tape.add_placeholder(placeholder.get(), device_on_gpu(api_, each.device, where));
     t.tape.set_layout(slot, each.sizes, each.strides);
     t.inference.bind(slot, each.ref);
     node.outputs.push_back(slot);

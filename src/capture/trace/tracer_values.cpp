@@ -542,7 +542,10 @@ Ref ValueTracing::with_numbers(PyObject* func, PyObject* args, PyObject* kwargs)
   const Ref changed = map_structure(args, number);
   const Ref named = kwargs != nullptr ? map_structure(kwargs, number) : Ref();
   if (!found || !tracing()) return {};
-  return Ref::steal(torch().torch_function(func, changed.get(), named.get()));
+  Ref result = Ref::steal(torch().torch_function(func, changed.get(), named.get()));
+  // Where the parameter is a tensor's, a number is the error: the call as it stands says what it does.
+  if (!result && PyErr_ExceptionMatches(PyExc_Exception) != 0) forget_error();
+  return result;
 }
 
 }  // namespace tatara::capture

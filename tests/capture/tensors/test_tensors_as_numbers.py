@@ -161,3 +161,32 @@ def test_rates_of_optimizers(name: str) -> None:
     with counts() as grown:
         same(_train(OPTIMIZERS[name], True), expected)
     assert [grown[k] for k in ("graphs", "breaks", "fallbacks")] == [2, 0, 0]
+
+
+# Operators whose sizes data decide have no meta form, and these parameters want a tensor.
+TENSORS_ALONE: dict[str, Callable[[torch.Tensor], Any]] = {
+    "one_hot": lambda x: torch.nn.functional.one_hot(x),
+    "one_hot by the dispatcher": lambda x: torch.ops.aten.one_hot.default(x, -1),
+    "nonzero": lambda x: torch.nonzero(x),
+    "unique": lambda x: torch.unique(x),
+    "repeat_interleave": lambda x: torch.repeat_interleave(x),
+    "masked_select": lambda x: torch.masked_select(x, x > 0),
+    "bincount": lambda x: torch.bincount(x),
+    "matrix_rank": lambda x: torch.linalg.matrix_rank(x),
+    "histc": lambda x: torch.histc(x.float(), 4),
+    "isin": lambda x: torch.isin(x, torch.tensor([3])),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS_ALONE)
+def test_a_tensor_is_no_number_where_a_tensor_is_wanted(name: str) -> None:
+    function = TENSORS_ALONE[name]
+    compiled = tatara.compile(function)
+    for number in (3, 3, 5):
+        outcomes: list[Any] = []
+        for call in (compiled, function):
+            try:
+                outcomes.append(call(torch.tensor(number)))
+            except Exception as error:
+                outcomes.append((type(error), str(error)))
+        same(*outcomes)
