@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import types
 from typing import Any
@@ -38,3 +39,14 @@ def is_plain(value: Any) -> bool:
     known = isinstance(value, type | types.FunctionType | types.ModuleType)
     compared = type(value).__eq__ is not object.__eq__ and not dataclasses.is_dataclass(value)
     return hasattr(value, "__dict__") and not compared and not known
+
+
+def plain(value: Any) -> Any:
+    """Lists of numbers in place of tensors, whatever holds them; lists, tuples and deques alike."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | collections.deque):
+        return [plain(each) for each in value]
+    return value

@@ -43,6 +43,9 @@ class PartWrites {
   /// one after the other, and those of many writes to a tensor that is made here. (A few are one kernel with whatever makes and reads it.)
   Found find() const {
     Found all;
+    const std::vector<Node>& nodes = graph_.nodes();
+    const auto writes = [this](const Node& node) { return inverses_.contains(node.op); };
+    if (std::none_of(nodes.begin(), nodes.end(), writes)) return all;
     for (const InputWrite& write : graph_.input_writes()) add_chain(write.value, 1, all);
     for (size_t n = graph_.num_nodes(); n-- > 0;) {
       const Node& node = graph_.node(static_cast<NodeId>(n));
@@ -130,8 +133,9 @@ class PartWrites {
   /// A view of a view of the base, in which a part was written, that has the base's elements where they were (a transpose, twice).
   std::optional<Part> rearranged(ValueId v, ValueId operand) const {
     const std::optional<Part> inner = part_of(operand);
+    if (!inner) return std::nullopt;  // most views are of none
     const auto back = map_to(v, operand);
-    const Node* made = inner ? graph_.producer(inner->base) : nullptr;
+    const Node* made = graph_.producer(inner->base);
     if (!back || made == nullptr || made->op->kind != OpKind::kView) return std::nullopt;
     const ValueId base = std::get<TensorArg>(made->args[0]).value;
     const auto map = map_to(inner->base, base);

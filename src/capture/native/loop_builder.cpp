@@ -21,38 +21,38 @@ int LoopBuilder::add_buffer(std::string name, DType dtype, int64_t numel, ArgKin
 
 Expr LoopBuilder::new_variable(Expr extent) { return ctx().loop_symbol(str_cat("i", variables_++), extent); }
 
-ScalarId LoopBuilder::emit(ScalarOp op, DType dtype, std::vector<ScalarId> operands) {
-  Let let{kernel_.new_scalar(dtype), {}};
-  let.scalar.op = op;
-  let.scalar.dtype = dtype;
-  let.scalar.operands = std::move(operands);
-  const ScalarId id = let.dst;
-  put(std::move(let));
+ScalarId LoopBuilder::let(loops::Scalar scalar) {
+  const ScalarId id = kernel_.new_scalar(scalar.dtype);
+  put(Let{id, std::move(scalar)});
   return id;
+}
+
+ScalarId LoopBuilder::emit(ScalarOp op, DType dtype, std::vector<ScalarId> operands) {
+  loops::Scalar scalar;
+  scalar.op = op;
+  scalar.dtype = dtype;
+  scalar.operands = std::move(operands);
+  return let(std::move(scalar));
 }
 
 ScalarId LoopBuilder::number(double value, DType dtype) {
-  Let let{kernel_.new_scalar(dtype), {}};
-  let.scalar.op = ScalarOp::kConst;
-  let.scalar.dtype = dtype;
+  loops::Scalar scalar;
+  scalar.op = ScalarOp::kConst;
+  scalar.dtype = dtype;
   if (is_floating(dtype) || is_complex(dtype)) {
-    let.scalar.const_re = value;
+    scalar.const_re = value;
   } else {
-    let.scalar.const_int = static_cast<int64_t>(value);
+    scalar.const_int = static_cast<int64_t>(value);
   }
-  const ScalarId id = let.dst;
-  put(std::move(let));
-  return id;
+  return let(std::move(scalar));
 }
 
 ScalarId LoopBuilder::index(Expr value, DType dtype) {
-  Let let{kernel_.new_scalar(dtype), {}};
-  let.scalar.op = ScalarOp::kIndex;
-  let.scalar.dtype = dtype;
-  let.scalar.index = value;
-  const ScalarId id = let.dst;
-  put(std::move(let));
-  return id;
+  loops::Scalar scalar;
+  scalar.op = ScalarOp::kIndex;
+  scalar.dtype = dtype;
+  scalar.index = value;
+  return let(std::move(scalar));
 }
 
 ScalarId LoopBuilder::cast(ScalarId x, DType to) { return dtype(x) == to ? x : emit(ScalarOp::kCast, to, {x}); }

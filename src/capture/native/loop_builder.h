@@ -50,6 +50,7 @@ class LoopBuilder {
   loops::Kernel finish();
 
  private:
+  ScalarId let(loops::Scalar scalar);
   loops::Block& block() { return open_.empty() ? kernel_.body : *open_.back().body; }
   void put(loops::Stmt stmt) { block().stmts.push_back(std::move(stmt)); }
 

@@ -23,8 +23,7 @@ inline ElementFn operand_value(int operand) {
 }
 
 /// What is added at indices on a GPU, of types that its memory does not add (half types, narrow integers): the operator on wider
-/// ones, whose sum is rounded once. `source` is the place of what is
-/// added. Empty: it stays as it is.
+/// ones, whose sum is rounded once. `source` is the place of what is added. Empty: it stays as it is.
 std::vector<ValueId> add_in_wide(GraphBuilder& b, std::string_view op, std::span<const Arg> arguments, size_t source);
 
 /// Indices out of bounds are an error.

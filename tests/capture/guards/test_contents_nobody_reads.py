@@ -11,6 +11,7 @@ import torch
 
 import tatara
 from counters import counts
+from results import plain
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -178,17 +179,6 @@ READING = [
     asks_key,
 ]
 READING += [drops_first, nests, calls_with, knows_it_again]
-
-
-def plain(value: Any) -> Any:
-    """Lists of numbers in place of tensors, whatever holds them."""
-    if isinstance(value, Tensor):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple | collections.deque):
-        return [plain(each) for each in value]
-    return value
 
 
 def same_as_eager(program: Callable[[Trainer, Tensor], Any], calls: int = 6) -> dict[str, int]:

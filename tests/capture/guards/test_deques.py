@@ -12,6 +12,7 @@ from torch import nn
 
 import tatara
 from counters import counts
+from results import plain
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -71,16 +72,6 @@ def counts_by_get(self: Window, x: Tensor) -> Any:
 
 PROGRAMS = [stacks, sums, drops, turns, holds_pairs, asks_identity, writes_to_items, counts_by_get]
 SETTLED = [stacks, sums, drops, turns, counts_by_get]
-
-
-def plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple | collections.deque):
-        return [plain(each) for each in value]
-    return value
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
