@@ -13,6 +13,8 @@ struct GpuTarget {
   std::string cpu = "sm_90";  // LLVM's name of the processor: "sm_90a" where features of that one chip are used
   /// Whether one instruction adds several float32 to memory: from 9.0 on, and in the PTX of these features.
   bool adds_vectors() const { return capability >= 90 && (capability > 90 || features == "+ptx81"); }
+  /// Whether it has the tensor cores that loops::Product is for.
+  bool has_product_kernels() const { return cpu == "sm_90a"; }
   std::string features;  // LLVM feature string: a PTX version ("+ptx83"); "" for the least that the processor needs
 };
 

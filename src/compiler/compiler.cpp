@@ -155,6 +155,12 @@ void choose_gpu(const Graph& graph, KernelTarget& target, ScheduleOptions& sched
   schedule.num_threads = schedule.gpu->multiprocessors;
 }
 
+/// Whether the host is to multiply float32 as such: it may be told that less is enough.
+bool exact_float32_products() {
+  const auto& asked = torch_python_hooks().exact_products;
+  return !asked || asked();
+}
+
 /// Code for every kernel of the schedule: equal kernels share one compilation, the rest compile side by side.
 std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, const KernelTarget& target,
                                         CompileResult& result, std::vector<HistoryEvent>& events) {
@@ -260,9 +266,9 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
                                             std::vector<HistoryEvent>& events) {
   DumpFiles dumped;
   const Graph lowered = clock.run("rewrite", [&] {
-    if (options.dump.empty()) return run_passes(graph, options.passes);
+    if (options.dump.empty()) return run_passes(graph, schedule_options.passes);
     dumped.emplace_back("", graph_file(graph));
-    return run_passes(graph, options.passes,
+    return run_passes(graph, schedule_options.passes,
                       [&](std::string_view pass, const Graph& now) { dumped.emplace_back(pass, graph_file(now)); });
   });
   if (options.keep_text) result.lowered_text = print_graph(lowered, true);
@@ -334,6 +340,9 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   ScheduleOptions schedule_options = options.schedule;
   schedule_options.passes = options.passes;
   choose_gpu(graph, target, schedule_options);
+  if (target.gpu && target.gpu->has_product_kernels() && exact_float32_products()) {
+    schedule_options.passes.product_processors = schedule_options.gpu->multiprocessors;
+  }
   if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
   // Texts of all stages are wanted: they are made anew.
   const bool all_texts = options.explain || !options.dump.empty() || options.passes.verify;

@@ -170,7 +170,7 @@ std::string plan_key(const Graph& graph, const ScheduleOptions& options, const K
     key.add(static_cast<uint64_t>(options.gpu->vector_bytes)).add(static_cast<uint64_t>(options.gpu->max_threads));
   }
   key.add(static_cast<uint64_t>(options.fuse)).add(static_cast<uint64_t>(options.plan_memory));
-  key.add(options.passes.disabled);
+  key.add(options.passes.disabled).add(static_cast<uint64_t>(options.passes.product_processors));
   return key.finish().str();
 }
 

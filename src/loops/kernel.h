@@ -287,7 +287,31 @@ struct Sort {
   static int64_t kept_by_thread(DType dtype) { return dtype_size(dtype) <= 2 ? 32 : 16; }
 };
 
-using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose, Sort>;
+/// A tile of a matrix product: value(row, column) = the sum over k of left(row, k) * right(column, k), as float32. `each` is a vector
+/// loop over columns: it runs for each row of the tile, and once more for each `value` in it. Only in kernels for GPUs with the
+/// instructions of compute capability 9.0 (wgmma), directly in the parallel loops; all threads of a block do it together.
+///
+/// An operand lies in blocks, of as many rows as the tile has and kStep elements of k, one behind the other along k. In a block come
+/// groups of 8 rows, in a group runs of 8 elements of k, and the 8 rows of a run lie beside each other. With three parts an element
+/// is the sum of three bfloat16, each in a buffer of its own: of the nine products of parts those that float32 can tell count.
+struct Product {
+  struct Side {
+    std::vector<int> parts;  // buffers
+    Expr index;              // of the tile's first element in them
+    Expr first;              // row (column) of the tile
+    int64_t extent = 0;      // rows (columns) of a tile
+  };
+  Side left, right;
+  Expr blocks;     // of an operand, along k
+  Expr row, rows;  // symbol and range of rows; tiles may go past it
+  ScalarId value;
+  std::unique_ptr<For> each;
+
+  static constexpr int64_t kStep = 32;
+  static constexpr int64_t kParts = 3;  // of a float32
+};
+
+using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose, Sort, Product>;
 
 struct Block {
   std::vector<Stmt> stmts;
@@ -308,6 +332,8 @@ struct Block {
 /// of the serial loop that follows. Nothing is combined over threads.
 ///
 /// With `items` a launch runs the kernel for up to so many lists of arguments, each with blocks of its own.
+///
+/// `shared`: bytes of a block's shared memory that the launch asks for, beside what the code says.
 struct GpuMapping {
   int threads = 0;  // of a block; 0: a kernel for CPUs
   int row = 0;
@@ -316,6 +342,7 @@ struct GpuMapping {
   int items = 0;
   int column = 1;
   bool tiles = false;
+  int64_t shared = 0;
 };
 
 struct Kernel {

@@ -179,6 +179,9 @@ class Parser {
     const auto row = take_until(text, " lanes ");
     if (!threads || !row) fail("malformed mapping");
     // What may be missing comes after the lanes.
+    const auto before_shared = take_until(text, " shared ");
+    const int64_t shared = before_shared ? integer(text) : 0;
+    if (before_shared) text = *before_shared;
     const auto before_items = take_until(text, " items ");
     const int64_t items = before_items ? integer(text) : 0;
     if (before_items) text = *before_items;
@@ -195,7 +198,7 @@ class Parser {
     }
     kernel_.gpu = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), static_cast<int>(numbers[2]),
                    static_cast<int>(numbers[3]), static_cast<int>(numbers[4]), static_cast<int>(numbers[5]),
-                   before_tiles.has_value()};
+                   before_tiles.has_value(), shared};
   }
 
   void argument(std::string_view text) {
@@ -229,6 +232,7 @@ class Parser {
     if (text.starts_with("if ")) return branch();
     if (text.starts_with("transpose ")) return transpose();
     if (text.starts_with("sort ")) return sort();
+    if (text.starts_with("product ")) return product();
     return loop();
   }
 
@@ -392,6 +396,48 @@ class Parser {
     result.extent = integer(part(" count "));
     result.count = integer(part(" "));
     result.descending = text == "descending";
+    ++at_;
+    return result;
+  }
+
+  Stmt product() {
+    std::string_view text = line();
+    Product result;
+    const auto part = [&](std::string_view mark) {
+      const auto found = take_until(text, mark);
+      if (!found) fail("malformed product");
+      return *found;
+    };
+    const auto side = [&](std::string_view mark) {
+      Product::Side s;
+      take(text, " tile ");
+      s.extent = integer(part(" from "));
+      s.first = expr(part(" at ["));
+      s.index = expr(part("] of "));
+      std::string_view buffers = part(mark);
+      while (!buffers.empty()) {
+        const auto one = take_until(buffers, " ");
+        std::string_view name = one ? *one : buffers;
+        if (!take(name, "b")) fail("no buffer");
+        const int64_t number = integer(name);
+        if (number < 0 || static_cast<size_t>(number) >= kernel_.buffers.size()) fail("no such buffer");
+        s.parts.push_back(static_cast<int>(number));
+        if (!one) break;
+      }
+      return s;
+    };
+    take(text, "product ");
+    result.value = typed(part(" blocks "));
+    result.blocks = expr(part(" left"));
+    result.left = side(" right");
+    result.right = side(" row ");
+    const std::string_view name = part(" in ");
+    result.rows = expr(part(" {"));
+    result.row = kernel_.ctx->loop_symbol(name, result.rows);
+    ++at_;
+    Stmt inner = loop();
+    result.each = std::make_unique<For>(std::move(std::get<For>(inner)));
+    if (line() != "}") fail("a product has no end");
     ++at_;
     return result;
   }

@@ -169,6 +169,7 @@ class Printer {
       if (kernel_.gpu.column > 1) out_ += str_cat(" column ", kernel_.gpu.column);
       if (kernel_.gpu.tiles) out_ += " tiles";
       if (kernel_.gpu.items > 0) out_ += str_cat(" items ", kernel_.gpu.items);
+      if (kernel_.gpu.shared > 0) out_ += str_cat(" shared ", kernel_.gpu.shared);
     }
     out_ += ") {\n";
     block(kernel_.body, 1);
@@ -228,6 +229,22 @@ class Printer {
     out_ += "sort values " + row(sort.values) + " places " + row(sort.places) + " = " + row(sort.from) + " extent " +
             std::to_string(sort.extent) + " count " + std::to_string(sort.count) +
             (sort.descending ? " descending" : " ascending");
+  }
+  void statement(const Product& product, int depth) {
+    const auto side = [&](const Product::Side& s) {
+      out_ += str_cat(" tile ", s.extent, " from ", s.first.str(), " at [", s.index.str(), "] of");
+      for (const int buffer : s.parts) out_ += str_cat(" b", buffer);
+    };
+    out_ += str_cat("product ", typed(product.value), " blocks ", product.blocks.str(), " left");
+    side(product.left);
+    out_ += " right";
+    side(product.right);
+    out_ += str_cat(" row ", product.row.str(), " in ", product.rows.str(), " {\n");
+    indent(depth + 1);
+    statement(*product.each, depth + 1);
+    out_ += "\n";
+    indent(depth);
+    out_ += "}";
   }
   void statement(const If& branch, int depth) {
     out_ += "if " + value(branch.condition) + " {\n";
@@ -334,10 +351,27 @@ class Verifier {
         if (sort->places.buffer >= 0) buffer(sort->places.buffer);
         TATARA_CHECK(!in_vector && sort->extent > 0 && sort->count > 0 && sort->count <= sort->extent,
                      "no such sort in ", kernel_.name);
+      } else if (const auto* product = std::get_if<Product>(&stmt)) {
+        check_product(*product, in_vector);
       } else {
         loop(std::get<For>(stmt), outermost, in_vector);
       }
     }
+  }
+  void check_product(const Product& product, bool in_vector) {
+    const size_t parts = product.left.parts.size();
+    TATARA_CHECK(!in_vector && product.each->kind == LoopKind::kVector && product.each->carried.empty(),
+                 "no such product in ", kernel_.name);
+    TATARA_CHECK((parts == 1 || parts == Product::kParts) && product.right.parts.size() == parts,
+                 "parts of a product in ", kernel_.name);
+    for (const Product::Side* side : {&product.left, &product.right}) {
+      for (const int b : side->parts) buffer(b);
+    }
+    TATARA_CHECK(product.left.extent % 64 == 0 && product.left.extent > 0 && product.right.extent % 8 == 0 &&
+                     product.right.extent > 0 && product.right.extent <= 256,
+                 "tiles of a product in ", kernel_.name);
+    define(product.value);
+    loop(*product.each, false, in_vector);
   }
   void loop(const For& f, bool outermost, bool in_vector) {
     TATARA_CHECK(outermost || f.kind != LoopKind::kParallel, "a parallel loop inside another in ", kernel_.name);

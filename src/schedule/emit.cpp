@@ -139,6 +139,7 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
   const DetachedKernel& detached = detached_kernel(s, std::move(kernel), plan, launch.parallel_iterations);
   launch.sizes = detached.sizes;
   launch.gpu_threads = detached.kernel->gpu.threads;
+  launch.gpu_shared = detached.kernel->gpu.shared;
   launch.gpu_blocks = detached.gpu_blocks;
   s.out.kernels.push_back(detached.kernel);
   s.out.plan.kernels.push_back(std::move(info));

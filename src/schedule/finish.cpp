@@ -78,6 +78,17 @@ class Detacher {
           use(row->index);
           use(row->stride);
         }
+      } else if (auto* product = std::get_if<loops::Product>(&stmt)) {
+        for (loops::Product::Side* side : {&product->left, &product->right}) {
+          use(side->index);
+          use(side->first);
+        }
+        use(product->blocks);
+        define(product->row, product->rows);
+        use(product->rows);
+        define(product->each->var, product->each->extent);
+        use(product->each->extent);
+        visit(*product->each->body, use, define);
       } else if (auto* loop = std::get_if<loops::For>(&stmt)) {
         define(loop->var, loop->extent);
         use(loop->extent);

@@ -14,6 +14,7 @@ namespace tatara::sched {
 
 namespace {
 
+constexpr double kProductOps = 400;  // scalar operators for each element of a product, in whose kernel they are written out
 constexpr size_t kNeighbours = 6;     // groups looked at for sharing loads
 constexpr int64_t kBigRow = 1 << 15;  // elements of a row that a GPU's block should not do alone
 constexpr size_t kMaxMembers = 48;
@@ -145,6 +146,7 @@ Trial try_member(State& s, const Space& space, const std::vector<Member>& others
       return fake;
     }
     const Member* other = member_of(others, s, v);
+    const LoweredNode* producer = s.producer(v);
     TATARA_CHECK(other != nullptr, "a value of the group without a member");
     auto at = index_map(s, space, *other->sizes, other->full);
     if (!at) throw CannotFuse{"sizes differ"};  // by what is known since
@@ -159,6 +161,7 @@ Trial try_member(State& s, const Space& space, const std::vector<Member>& others
       return fake;
     }
     trial.stage = std::max(trial.stage, other->stage);
+    if (producer != nullptr && producer->kind == LoweredNode::Kind::kProduct) return fake;
     return std::nullopt;
   };
   if (member.kind == Member::Kind::kStore) {
@@ -203,6 +206,7 @@ class Former {
         case Kind::kScan: add_single(Unit::Kind::kScan, static_cast<NodeId>(i)); break;
         case Kind::kScatter: add_single(Unit::Kind::kScatter, static_cast<NodeId>(i)); break;
         case Kind::kSort: add_operator(Unit::Kind::kSort, static_cast<NodeId>(i)); break;
+        case Kind::kProduct: add_product(static_cast<NodeId>(i)); break;
         case Kind::kHost: add_operator(Unit::Kind::kHost, static_cast<NodeId>(i)); break;
       }
     }
@@ -266,7 +270,7 @@ class Former {
 
   bool join(int id, const Member& member, const Trial& alone, bool vertical) {
     Unit& unit = s_.units[static_cast<size_t>(id)];
-    if (unit.kind != Unit::Kind::kGroup) return false;
+    if (unit.kind != Unit::Kind::kGroup && unit.kind != Unit::Kind::kProduct) return false;
     std::string why;
     try {
       const bool shares = std::any_of(alone.reads.begin(), alone.reads.end(),
@@ -309,6 +313,10 @@ class Former {
       if (before.has_reduction && *flags != refined->reduced) throw CannotFuse{"reduces other dimensions"};
       refined->reduced = *flags;
     }
+    if (unit.kind == Unit::Kind::kProduct) {
+      if (!vertical || member.kind != Member::Kind::kStore) throw CannotFuse{"what is no element of a product"};
+      if (refined->dims != before.dims) throw CannotFuse{"sizes differ"};
+    }
     const bool becomes_reduction = member.kind == Member::Kind::kReduce && !before.has_reduction;
     refined->has_reduction = before.has_reduction || member.kind == Member::Kind::kReduce;
     if (becomes_reduction && !vertical) throw CannotFuse{"a reduction beside a pointwise kernel"};
@@ -320,7 +328,9 @@ class Former {
       split = unit.group.members;
       for (Member& m : split) try_member(s_, *refined, split, id, m).give_to(m);
     }
-    if (s_.options.gpu) {
+    if (unit.kind == Unit::Kind::kProduct) {
+      if (trial.ops > kProductOps) throw CannotFuse{"too much to do for each element of a product"};
+    } else if (s_.options.gpu) {
       check_parallelism(*refined, split.empty() ? unit.group.members : split, member);
     } else {
       check_cost(unit.group, *refined, split.empty() ? unit.group.members : split, member, alone);
@@ -423,6 +433,18 @@ class Former {
     }
     s_.units.push_back(std::move(unit));
     depend(id, reads);
+  }
+
+  /// Reads its operands from memory; what is done with each element may join it.
+  void add_product(NodeId node) {
+    add_operator(Unit::Kind::kProduct, node);
+    Member m;
+    m.node = node;
+    m.value = s_.graph.node(node).outputs[0];
+    m.sizes = &s_.graph.type(m.value).sizes;
+    Unit& unit = s_.units.back();
+    unit.group.space = s_.spaces.intern(own_space(m));
+    unit.group.members.push_back(std::move(m));
   }
 
   /// Reads its operands from memory.

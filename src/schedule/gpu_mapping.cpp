@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "loops/product_layout.h"
 #include "schedule/internal.h"
 #include "support/error.h"
 #include "symbolic/multiples.h"
@@ -219,13 +220,24 @@ class Survey {
 
 namespace {
 
-const Sort* only_sort(const Block& block) {
+/// The statement of a kernel that is about one of them.
+template <typename T>
+const T* only(const Block& block) {
   for (const Stmt& stmt : block.stmts) {
-    if (const auto* sort = std::get_if<Sort>(&stmt)) return sort;
+    if (const auto* found = std::get_if<T>(&stmt)) return found;
     const auto* loop = std::get_if<For>(&stmt);
-    if (const Sort* inside = loop == nullptr ? nullptr : only_sort(*loop->body)) return inside;
+    if (const T* inside = loop == nullptr ? nullptr : only<T>(*loop->body)) return inside;
   }
   return nullptr;
+}
+
+GpuMapping product_mapping(const Product& product) {
+  const ProductLayout layout = ProductLayout::of(product);
+  GpuMapping mapping;
+  mapping.threads = mapping.row = static_cast<int>(layout.threads());
+  mapping.lanes = 2;
+  mapping.shared = layout.shared_bytes();
+  return mapping;
 }
 
 /// Threads of a row that is sorted: what each holds stays in registers. Up to a warp, so that few values go through shared memory.
@@ -322,7 +334,8 @@ void set_columns(const Kernel& kernel, const Survey& survey, const GpuShape& gpu
 }  // namespace
 
 GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) {
-  if (const Sort* sort = only_sort(kernel.body)) {
+  if (const auto* product = only<Product>(kernel.body)) return product_mapping(*product);
+  if (const auto* sort = only<Sort>(kernel.body)) {
     return sort_mapping(*sort, kernel.buffers[static_cast<size_t>(sort->from.buffer)].dtype, gpu, rows);
   }
   Survey survey(kernel, gpu.vector_bytes);

@@ -30,7 +30,7 @@ inline int64_t up_to_power_of_two(int64_t n) {
 /// lies in the first cache lines.
 class alignas(64) LoweredNode final : public LowerContext {
  public:
-  enum class Kind : uint8_t { kElement, kView, kReduction, kScan, kScatter, kSort, kHost };
+  enum class Kind : uint8_t { kElement, kView, kReduction, kScan, kScatter, kSort, kProduct, kHost };
 
   LoweredNode(const Graph& graph, NodeId id);
 
@@ -61,6 +61,7 @@ class alignas(64) LoweredNode final : public LowerContext {
   void scan(ReductionDef def, bool is_reverse) override;
   void scatter(ScatterDef def) override;
   void sort(SortDef def) override;
+  void product() override { kind = Kind::kProduct; }
 
   Kind kind = Kind::kHost;
   bool reverse = false;
@@ -162,7 +163,7 @@ struct Group {
 
 /// A step of the plan in the making.
 struct Unit {
-  enum class Kind : uint8_t { kGroup, kScan, kScatter, kSort, kHost, kCopy };
+  enum class Kind : uint8_t { kGroup, kScan, kScatter, kSort, kProduct, kHost, kCopy };
   Kind kind = Kind::kGroup;
   NodeId node = -1;
   Group group;
@@ -302,6 +303,10 @@ void emit_copy(State& s, int unit);
 /// Whether a kernel of ours sorts these rows; else the host's does.
 bool sorts_rows(State& s, const LoweredNode& node);
 void emit_sort(State& s, int unit);
+
+// ---- emit_product.cpp ----
+/// A product, and the members of its group element by element as its tiles are done.
+void emit_product(State& s, int unit);
 
 // ---- host_calls.cpp ----
 void emit_host_call(State& s, int unit);

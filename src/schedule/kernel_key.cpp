@@ -91,13 +91,21 @@ class KeyWriter {
     const auto& [from, values, places, extent, count, descending] = sort;
     all(from, values, places, extent, count, descending);
   }
+  void put(const loops::Product::Side& side) {
+    const auto& [parts, index, first, extent] = side;
+    all(parts, index, first, extent);
+  }
+  void put(const loops::Product& product) {
+    const auto& [left, right, blocks, row, rows, value, each] = product;
+    all(left, right, blocks, row, rows, value, each);
+  }
   void put(const loops::BufferArg& arg) {
     const auto& [name, dtype, kind, numel] = arg;
     all(name, dtype, kind, numel);
   }
   void put(const loops::GpuMapping& mapping) {
-    const auto& [threads, row, lanes, passes, items, column, tiles] = mapping;
-    all(threads, row, lanes, passes, items, column, tiles);
+    const auto& [threads, row, lanes, passes, items, column, tiles, shared] = mapping;
+    all(threads, row, lanes, passes, items, column, tiles, shared);
   }
   void put(const loops::Kernel& kernel) {
     const auto& [name, ctx, buffers, sizes, scalar_args, scalar_arg_ids, body, scalar_types, gpu, strict_float] =

@@ -384,6 +384,7 @@ class ListMaker {
     kernel.gpu.items = list.list_items = table.items;
     kernel.name = info.name += "_list";
     list.gpu_threads = kernel.gpu.threads;
+    list.gpu_shared = kernel.gpu.shared;
     list.gpu_blocks = s_.simplify(list.gpu_blocks);
     list.work = s_.simplify(list.work);
     list.parallel_iterations = s_.ctx.constant(1);

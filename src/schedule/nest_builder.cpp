@@ -90,6 +90,22 @@ std::vector<ScalarId> NestBuilder::close_loop(const std::vector<ScalarId>& next,
   return results;
 }
 
+void NestBuilder::open_product(loops::Product& product, Expr column, Expr columns) {
+  open_loop(column, columns, loops::LoopKind::kVector);
+  symbol_depth_[product.row] = depth();
+  product.value = new_scalar(DType::kFloat32);
+}
+
+void NestBuilder::close_product(loops::Product product) {
+  Scope scope = std::move(scopes_.back());
+  scopes_.pop_back();
+  symbol_depth_.erase(scope.loop.var);
+  symbol_depth_.erase(product.row);
+  product.each = std::make_unique<loops::For>(std::move(scope.loop));
+  product.each->body = std::make_unique<loops::Block>(std::move(scope.block));
+  put(depth(), std::move(product));
+}
+
 std::vector<ScalarId> NestBuilder::carried_args() const {
   std::vector<ScalarId> args;
   for (const loops::Carried& c : scopes_.back().loop.carried) args.push_back(c.arg);

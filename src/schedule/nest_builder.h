@@ -49,6 +49,9 @@ class NestBuilder {
   /// Returns the final values.
   std::vector<ScalarId> close_loop(const std::vector<ScalarId>& next,
                                    std::unique_ptr<loops::CombineFn> combine = nullptr);
+  /// Opens the loop over a product's columns, in which its rows are known too.
+  void open_product(loops::Product& product, Expr column, Expr columns);
+  void close_product(loops::Product product);
   /// The carried values inside the innermost loop.
   std::vector<ScalarId> carried_args() const;
   /// A block of its own that shares nothing with the scopes around it.

@@ -319,6 +319,7 @@ class Verifier {
     for (const loops::Stmt& stmt : block.stmts) {
       if (std::holds_alternative<loops::IndexValue>(stmt)) ++count;
       if (const auto* branch = std::get_if<loops::If>(&stmt)) count += look_ups(*branch->body);
+      if (const auto* product = std::get_if<loops::Product>(&stmt)) count += look_ups(*product->each->body);
       if (const auto* loop = std::get_if<loops::For>(&stmt)) {
         count += look_ups(*loop->body) + (loop->combine_fn ? look_ups(*loop->combine_fn->body) : 0);
       }
@@ -331,7 +332,8 @@ class Verifier {
     const std::vector<const loops::BufferArg*> args = passed(kernel);
     const bool is_list = kernel.gpu.items > 0;
     const size_t items = is_list ? launch.item_blocks.size() : 1;
-    require(launch.list_items == kernel.gpu.items && launch.gpu_threads == kernel.gpu.threads,
+    require(launch.list_items == kernel.gpu.items && launch.gpu_threads == kernel.gpu.threads &&
+                launch.gpu_shared == kernel.gpu.shared,
             "a launch of another form than its kernel's");
     require(is_list ? items > 0 && items <= static_cast<size_t>(kernel.gpu.items) : launch.item_blocks.empty(),
             "a list of ", launch.item_blocks.size(), " items");

@@ -181,7 +181,7 @@ void fields(Io& io, SourceLocation& location) {
 
 template <typename Io>
 void fields(Io& io, KernelLaunch& launch) {
-  auto& [kernel, buffers, sizes, buffer_offsets, parallel_iterations, work, clears, gpu_threads, gpu_blocks,
+  auto& [kernel, buffers, sizes, buffer_offsets, parallel_iterations, work, clears, gpu_threads, gpu_shared, gpu_blocks,
          item_blocks, list_items] = launch;
   io.index(kernel, Of::kKernels, false);
   list(io, buffers, [&](BufferId& id) { io.index(id, Of::kBuffers, false); });
@@ -191,6 +191,7 @@ void fields(Io& io, KernelLaunch& launch) {
   io.expr(work);
   io.flag(clears);
   io.number(gpu_threads);
+  io.number(gpu_shared);
   io.expr(gpu_blocks);
   exprs(io, item_blocks);
   io.number(list_items);

@@ -124,7 +124,9 @@ Wanted parts_wanted(State& s) {
   Wanted all{{}, std::vector<bool>(s.values.size(), false)};
   for (const auto& node : s.nodes) {
     using Kind = LoweredNode::Kind;
-    if (node == nullptr || (node->kind != Kind::kHost && node->kind != Kind::kSort)) continue;
+    const bool reads_memory = node != nullptr && (node->kind == Kind::kHost || node->kind == Kind::kSort ||
+                                                  node->kind == Kind::kProduct);
+    if (!reads_memory) continue;
     for (const ValueId v : node->operands) note_part(s, v, all);
   }
   for (const InputWrite& write : s.graph.input_writes()) note_part(s, write.value, all);
@@ -400,6 +402,10 @@ void choose_roots(State& s) {
       case Kind::kSort:
         for (const ValueId v : node->operands) realise(s, v, wanted);
         for (const ValueId v : node->node().outputs) make_root(s, v, s.uses[static_cast<size_t>(v)] > 0);
+        break;
+      case Kind::kProduct:
+        for (const ValueId v : node->operands) realise(s, v, wanted);
+        make_root(s, node->node().outputs[0], false);
         break;
       case Kind::kHost:
         for (const ValueId v : node->operands) realise(s, v, wanted);

@@ -95,6 +95,7 @@ Schedule schedule_graph(const Graph& graph, const ScheduleOptions& options) {
       case Unit::Kind::kScan: sched::emit_scan(s, unit); break;
       case Unit::Kind::kScatter: sched::emit_scatter(s, unit); break;
       case Unit::Kind::kSort: sched::emit_sort(s, unit); break;
+      case Unit::Kind::kProduct: sched::emit_product(s, unit); break;
       case Unit::Kind::kHost: sched::emit_host_call(s, unit); break;
       case Unit::Kind::kCopy: sched::emit_copy(s, unit); break;
     }

@@ -177,6 +177,7 @@ const std::vector<OptionInfo>& option_table() {
                       "generator_states",
                       "grouped_launches",
                       "online_softmax",
+                      "own_products",
                       "rematerialize",
                       "short_reductions",
                       "write_parts"}),

@@ -11,11 +11,13 @@ namespace tatara {
 struct PassOptions {
   std::string disabled;  ///< the option `disable`
   bool verify = false;
+  /// Multiprocessors of a GPU that has kernels of ours for float32 products, where the host's would not round more; else 0.
+  int product_processors = 0;
 
   /// Whether the pass is to be skipped. InternalError for names that are not in the table of options.
   bool skips(std::string_view pass) const { return lists_pass(disabled, pass); }
   static PassOptions resolve(const OptionOverrides& own = {}) {
-    return {option_text(Option::kDisable, own), option_bool(Option::kVerify, own)};
+    return {option_text(Option::kDisable, own), option_bool(Option::kVerify, own), 0};
   }
 };
 

@@ -324,6 +324,15 @@ BernoulliTrial bernoulli_trial(int skipped, double p) {
   return trial;
 }
 
+bool exact_products() {
+  const GilGuard gil;
+  const Ref core = attribute(import_torch().get(), "_C");
+  const Ref precision = checked(PyObject_CallMethod(core.get(), "_get_fp32_precision_getter", "ss", "cuda", "matmul"),
+                                "reading the precision of products");
+  const char* const name = PyUnicode_AsUTF8(precision.get());
+  return name != nullptr && (std::string_view(name) == "none" || std::string_view(name) == "ieee");
+}
+
 /// (sizes, strides, dtype, device) of a tensor with constant sizes.
 Ref layout_object(const TensorType& type) {
   const auto tuple = [](const std::vector<Expr>& values) {
@@ -387,7 +396,8 @@ HostTensor host_tensor_of(PyObject* tensor) {
 
 void install_torch_hooks() {
   set_fused_attention_chooser(choose_fused_attention);
-  set_torch_python_hooks({schema_text, call_operator, memory_pool, change_generator, bernoulli_trial});
+  set_torch_python_hooks({schema_text, call_operator, memory_pool, change_generator, bernoulli_trial,
+                          exact_products});
 }
 
 }  // namespace tatara

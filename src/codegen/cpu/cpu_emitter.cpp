@@ -73,6 +73,10 @@ void CpuEmitter::sort(const Sort& /*sort*/) {
   throw InternalError("a sort in a kernel for CPUs: " + context_.kernel.name);
 }
 
+void CpuEmitter::product(const Product& /*product*/) {
+  throw InternalError("a product in a kernel for CPUs: " + context_.kernel.name);
+}
+
 void CpuEmitter::leave_after_fault(const std::string& /*next*/) { ir_.line("ret i32 1"); }
 
 std::string CpuEmitter::safe_index(const std::string& /*bad*/, const std::string& index, bool /*vec*/) { return index; }

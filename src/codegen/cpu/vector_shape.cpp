@@ -52,6 +52,7 @@ class BodyCost {
   void add(const IndexValue&) { weight += 20; }
   void add(const Transpose&) {}  // stands outside of vector loops
   void add(const Sort&) {}       // likewise
+  void add(const Product&) {}    // likewise
   void add(const If& branch) { block(*branch.body); }
   void add(const For& loop) {
     carried += static_cast<int>(loop.carried.size());

@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/column_reduce.h"
 #include "codegen/cuda/grouped_entry.h"
+#include "codegen/cuda/product_tile.h"
 #include "codegen/cuda/row_reduce.h"
 #include "codegen/cuda/row_scan.h"
 #include "codegen/cuda/row_sort.h"
@@ -81,15 +82,17 @@ std::string GpuEmitter::run(std::string_view symbol) {
   const bool list = map_.items > 0;
   std::string text = tiles;
   text += list ? std::string("define internal void @tatara_item(") : str_cat("define ptx_kernel void @", symbol, "(");
-  text += arguments + "i64 %iterations, ptr noalias %fault" + (list ? ", i64 %block) #0" : ") #1") + " {\nentry:\n" +
+  text += arguments + "i64 %iterations, ptr noalias %fault" + (list ? ", i64 %block) #0" : ") #1") + " {\nentry:\n" + locals_ +
           ir_.take() + "exit:\n  ret void\n}\n";
   if (list) text += grouped_entry(context_, symbol);
   if (const int64_t words = gpu_.threads.shared_words(); words > 0) {
     text = str_cat("@tatara_shared = internal addrspace(3) global [", words, " x i64] poison, align 8\n", text);
   }
+  // Where threads hand registers to each other, it must be known how many there are at the begin.
+  const std::string resident = map_.shared > 0 ? str_cat(" \"nvvm.minctasm\"=\"", resident_, "\"") : "";
   return str_cat(text, text_of(context_.declarations),
                  "attributes #0 = { nounwind alwaysinline }\nattributes #1 = { nounwind \"nvvm.maxntid\"=\"",
-                 map_.threads, "\" }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n",
+                 map_.threads, "\"", resident, " }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n",
                  rolled_ ? "!2 = distinct !{!2, !3}\n!3 = !{!\"llvm.loop.unroll.disable\"}\n" : "",
                  written_out_ ? "!4 = distinct !{!4, !5}\n!5 = !{!\"llvm.loop.unroll.count\", i32 4}\n" : "");
 }
@@ -148,6 +151,44 @@ void GpuEmitter::sort(const Sort& sort) {
   RowSorter sorter(gpu_, *this, sort);
   sorter.run();
   rolled_ = rolled_ || sorter.has_loops();
+}
+
+void GpuEmitter::product(const Product& product) {
+  resident_ = ProductLayout::of(product).resident();
+  ProductTile tile(gpu_, *this, product);
+  tile.compute(locals_);
+  const For& each = *product.each;
+  const bool whole_rows = multiple_of(product.rows, static_cast<int>(product.left.extent));
+  const bool whole_columns = multiple_of(each.extent, static_cast<int>(product.right.extent));
+  const int lanes = multiple_of(each.extent, 2) ? 2 : 1;
+  const std::string rows = scope_.index(product.rows), columns = scope_.index(each.extent);
+  const int site = site_;
+  std::vector<Reg> none;
+  const auto elements = [&](size_t pair, size_t first, const std::string& column) {
+    gpu_.enter_loop(each, lanes);
+    Reg value{tile.value(pair, first), false};
+    if (lanes == 2) {
+      const std::string one = ir_.assign("insertelement <2 x float> poison, float " + value.text + ", i32 0");
+      value = {ir_.assign("insertelement <2 x float> " + one + ", float " + tile.value(pair, 1) + ", i32 1"), true};
+    }
+    scope_.set(product.value, value);
+    pass(each, column, site, none);
+    gpu_.leave_loop();
+  };
+  for (const size_t half : {size_t{0}, size_t{1}}) {
+    const std::string row = tile.row(half);
+    run_if(whole_rows ? "" : ir_.assign("icmp ult i64 " + row + ", " + rows), [&] {
+      scope_.bind(product.row, row);
+      for (size_t pair = half; pair < tile.pairs(); pair += 2) {
+        for (int first = 0; first < 2; first += lanes) {
+          std::string column = tile.column(pair);
+          if (first > 0) column = ir_.binary("add nuw nsw", "i64", column, "1");
+          run_if(whole_columns ? "" : ir_.assign("icmp ult i64 " + column + ", " + columns),
+                 [&] { elements(pair, static_cast<size_t>(first), column); });
+        }
+      }
+    });
+  }
 }
 
 void GpuEmitter::transpose(const Transpose& tile) { tiles_.copy(tile); }

@@ -30,6 +30,7 @@ class GpuEmitter final : public KernelEmitter {
   void serial_loop(const loops::For& loop) override;
   void transpose(const loops::Transpose& tile) override;
   void sort(const loops::Sort& sort) override;
+  void product(const loops::Product& product) override;
   std::string store_condition(const loops::Store& store) override;
   std::string vector_store_condition() const override { return gpu_.loop.guard; }
   bool update_vector(const loops::Store& store, const Reg& value, const std::string& mask) override;
@@ -49,6 +50,8 @@ class GpuEmitter final : public KernelEmitter {
             const std::function<void(std::vector<Reg>&)>& body);
 
   GpuContext& gpu_;
+  int64_t resident_ = 1;  // blocks that a multiprocessor has at once, where that is known
+  std::string locals_;  // memory of the thread itself, for the begin of the kernel
   Tiles tiles_;
   const loops::GpuMapping& map_;
   bool adds_vectors_;

@@ -104,6 +104,8 @@ class LowerContext {
   virtual void scatter(ScatterDef def) = 0;
   /// The host's kernel runs where the target or the row's length does not suit.
   virtual void sort(SortDef def) = 0;
+  /// Output 0, [batch..., rows, columns], is the product of operands in blocks (loops::Product): first those of the left one's parts.
+  virtual void product() = 0;
 };
 
 }  // namespace tatara

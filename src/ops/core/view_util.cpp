@@ -231,6 +231,7 @@ class MapCapture : public LowerContext {
   void scan(ReductionDef, bool) override {}
   void scatter(ScatterDef) override {}
   void sort(SortDef) override {}
+  void product() override {}
   IndexMap take() { return std::move(map_); }
 
  private:

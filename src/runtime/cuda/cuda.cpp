@@ -20,6 +20,7 @@ namespace {
 constexpr int kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
+constexpr int kMostSharedMemory = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned kHostPortable = 1;
 constexpr unsigned kHostMapped = 2;
 
@@ -247,19 +248,25 @@ Kernel::~Kernel() {
   }
 }
 
-Kernel::Loaded& Kernel::on(int device) {
+Kernel::Loaded& Kernel::on(int device, int64_t shared) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Loaded>& slot = devices_.at(static_cast<size_t>(device));
-  if (slot != nullptr) return *slot;
   Driver& d = driver();
-  auto loaded = std::make_unique<Loaded>();
-  check<CompilationError>(d.cuModuleLoadData(&loaded->module, image_.c_str()), "loading a kernel on the GPU");
-  check<CompilationError>(d.cuModuleGetFunction(&loaded->function, loaded->module, symbol_.c_str()),
-                          "loading a kernel");
-  void* memory = nullptr;
-  check(d.cuMemHostAlloc(&memory, sizeof(KernelFault), kHostPortable | kHostMapped), "allocating memory for faults");
-  loaded->fault = new (memory) KernelFault{};
-  slot = std::move(loaded);
+  if (slot == nullptr) {
+    auto loaded = std::make_unique<Loaded>();
+    check<CompilationError>(d.cuModuleLoadData(&loaded->module, image_.c_str()), "loading a kernel on the GPU");
+    check<CompilationError>(d.cuModuleGetFunction(&loaded->function, loaded->module, symbol_.c_str()),
+                            "loading a kernel");
+    void* memory = nullptr;
+    check(d.cuMemHostAlloc(&memory, sizeof(KernelFault), kHostPortable | kHostMapped), "allocating memory for faults");
+    loaded->fault = new (memory) KernelFault{};
+    slot = std::move(loaded);
+  }
+  if (shared > slot->shared) {
+    check(d.cuFuncSetAttribute(slot->function, kMostSharedMemory, static_cast<int>(shared)),
+          "asking for shared memory");
+    slot->shared = shared;
+  }
   return *slot;
 }
 
@@ -296,7 +303,8 @@ void Kernel::launch(int device, void* stream, const LaunchArguments& arguments) 
   if (arguments.blocks > INT32_MAX) throw Unsupported("a kernel with more than 2^31 blocks");
   with_parameters(device, arguments, [&](void* function, void** parameters) {
     check(driver().cuLaunchKernel(function, static_cast<unsigned>(arguments.blocks), 1, 1,
-                                  static_cast<unsigned>(arguments.threads), 1, 1, 0, stream, parameters, nullptr),
+                                  static_cast<unsigned>(arguments.threads), 1, 1, static_cast<unsigned>(arguments.shared), stream,
+                                  parameters, nullptr),
           "launching a kernel on the GPU");
   });
 }

@@ -51,6 +51,7 @@ class Session {
 struct LaunchArguments {
   int64_t blocks = 0;
   int threads = 0;
+  int64_t shared = 0;  // bytes of shared memory beside what the code says
   std::span<void* const> buffers;
   std::span<const int64_t> sizes;
   int64_t iterations = 1;
@@ -76,7 +77,7 @@ class Kernel {
   /// Calls fn(function, parameters), the parameters as the driver takes them.
   template <typename Fn>
   void with_parameters(int device, const LaunchArguments& arguments, Fn&& fn) {
-    Loaded& loaded = on(device);
+    Loaded& loaded = on(device, arguments.shared);
     void* fault = loaded.fault;
     std::vector<void*> parameters;
     std::vector<uint32_t> table;
@@ -100,8 +101,9 @@ class Kernel {
     void* module = nullptr;
     void* function = nullptr;
     KernelFault* fault = nullptr;  // memory of the host that the device writes
+    int64_t shared = 0;            // bytes that a launch may ask for
   };
-  Loaded& on(int device);
+  Loaded& on(int device, int64_t shared = 0);
 
   std::string image_;
   std::string symbol_;

@@ -29,6 +29,7 @@ using Handle = void*;
   F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", Result(Handle*))                                                       \
   F(cuModuleLoadData, "cuModuleLoadData", Result(Handle*, const void*))                                           \
   F(cuModuleGetFunction, "cuModuleGetFunction", Result(Handle*, Handle, const char*))                             \
+  F(cuFuncSetAttribute, "cuFuncSetAttribute", Result(Handle, int, int))                                           \
   F(cuModuleUnload, "cuModuleUnload", Result(Handle))                                                             \
   F(cuLaunchKernel, "cuLaunchKernel",                                                                             \
     Result(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**)) \

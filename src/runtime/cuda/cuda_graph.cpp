@@ -247,7 +247,7 @@ void Graph::set_kernel(void* node, Kernel& kernel, int device, const LaunchArgum
     const KernelNodeParams params{function,
                                   {static_cast<unsigned>(arguments.blocks), 1, 1},
                                   {static_cast<unsigned>(arguments.threads), 1, 1},
-                                  0,
+                                  static_cast<unsigned>(arguments.shared),
                                   parameters,
                                   nullptr,
                                   nullptr,

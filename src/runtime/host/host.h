@@ -143,6 +143,8 @@ struct TorchPythonHooks {
   /// Hands over the state of the default CPU generator, to be changed in place.
   std::function<void(const std::function<void(std::span<uint8_t> state)>& change)> change_generator;
   std::function<BernoulliTrial(int skipped, double p)> bernoulli_trial;
+  /// Whether float32 products on GPUs may round as float32 alone does (torch.backends.cuda.matmul.fp32_precision).
+  std::function<bool()> exact_products;
 };
 const TorchPythonHooks& torch_python_hooks();
 void set_torch_python_hooks(TorchPythonHooks hooks);

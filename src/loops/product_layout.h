@@ -1,0 +1,46 @@
+// What the scheduler and the emitter agree on for tiles of matrix products: threads, registers and shared memory of a block.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "loops/kernel.h"
+
+namespace tatara::loops {
+
+/// One warpgroup loads blocks of the operands into stages of shared memory, one after the other. Each of the others multiplies 64 rows
+/// of the tile.
+struct ProductLayout {
+  int64_t rows, columns, parts;
+
+  static constexpr int64_t kGroup = 128;              // threads of a warpgroup
+  static constexpr int64_t kGroupRows = 64;           // that it multiplies
+  static constexpr int64_t kRegisters = 65536;        // of a multiprocessor
+  static constexpr int64_t kSharedBytes = 227 << 10;  // of a multiprocessor, that blocks may have
+  static constexpr int64_t kMostStages = 8;
+  static constexpr int64_t kLoaderRegisters = 40;
+
+  static ProductLayout of(const Product& product) {
+    return {product.left.extent, product.right.extent, static_cast<int64_t>(product.left.parts.size())};
+  }
+  int64_t groups() const { return rows / kGroupRows; }
+  int64_t threads() const { return (groups() + 1) * kGroup; }
+  /// Blocks that a multiprocessor has at once.
+  int64_t resident() const { return groups() == 1 ? 2 : 1; }
+  /// Of one part of the left operand's block, and of the right one's.
+  int64_t left_bytes() const { return rows * Product::kStep * 2; }
+  int64_t right_bytes() const { return columns * Product::kStep * 2; }
+  int64_t stage_bytes() const { return parts * (left_bytes() + right_bytes()); }
+  /// A stage has two barriers of 8 bytes, behind all stages. A block has a kilobyte that is not its own.
+  int64_t stages() const {
+    return std::min(kMostStages, (kSharedBytes / resident() - (1 << 10)) / (stage_bytes() + 16));
+  }
+  int64_t shared_bytes() const { return stages() * (stage_bytes() + 16); }
+  /// Of a thread that multiplies: what the others leave.
+  int64_t group_registers() const {
+    const int64_t each = kRegisters / (resident() * threads()) / 8 * 8;
+    return std::min<int64_t>((each * threads() / kGroup - kLoaderRegisters) / groups() / 8 * 8, 240);
+  }
+};
+
+}  // namespace tatara::loops

@@ -1,0 +1,130 @@
+// Matrix products in kernels of our own, with what is done with their elements.
+#include "schedule/emit.h"
+#include "support/error.h"
+
+namespace tatara::sched {
+
+using loops::LoopKind;
+using loops::Product;
+
+namespace {
+
+constexpr int64_t kSideBySide = 8;  // rows of tiles that are done side by side, for what they share in the cache
+
+class ProductEmitter {
+ public:
+  ProductEmitter(State& s, int unit)
+      : s_(s),
+        unit_(unit),
+        node_(*s.nodes[static_cast<size_t>(s.units[static_cast<size_t>(unit)].node)]),
+        group_(s.units[static_cast<size_t>(unit)].group),
+        value_(node_.node().outputs[0]),
+        nest_(s, kernel_) {}
+
+  void run() {
+    const std::vector<Expr>& sizes = node_.result().sizes;
+    const size_t batch = sizes.size() - 2, parts = node_.operands.size() / 2;
+    const std::vector<Expr> at = *index_map(s_, *group_.space, sizes, true);
+    const std::vector<Expr>& left = node_.operand(0).sizes;
+    const std::vector<Expr>& right = node_.operand(static_cast<int>(parts)).sizes;
+    NestPlan plan;
+    Expr first = ctx().constant(0);  // matrix of the batch
+    for (size_t d = 0; d < batch; ++d) {
+      if (!sizes[d].is_const(1)) plan.outer.push_back({at[d], sizes[d], LoopKind::kParallel, at[d], Expr()});
+      first = first * sizes[d] + at[d];
+    }
+    const Expr tiles = s_.simplify(left[batch] * right[batch]);
+    const Expr tile = s_.pooled_symbol(tiles, kOwnSymbol);
+    plan.outer.push_back({tile, tiles, LoopKind::kParallel, tile, Expr()});
+    for (const LoopSpec& loop : plan.outer) nest_.open_loop(loop.var, loop.extent, loop.kind);
+    nest_.location = &node_.node().location;
+    const auto [row, column] = place_of(tile, left[batch], right[batch]);
+    Product product;
+    product.blocks = left[batch + 1];
+    product.left = side(0, first, row);
+    product.right = side(parts, first, column);
+    product.row = at[batch];
+    product.rows = sizes[batch];
+    nest_.fused(node_);
+    nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) { return read(v, indices, mask); };
+    nest_.open_product(product, at[batch + 1], sizes[batch + 1]);
+    element_ = product.value;
+    members();
+    nest_.close_product(std::move(product));
+    for (size_t i = 0; i < plan.outer.size(); ++i) nest_.close_loop({});
+    Expr work = ctx().constant(2 * Product::kStep) * left[batch + 1];
+    for (const Expr size : sizes) work = work * size;
+    finish_kernel(s_, nest_, std::move(kernel_), plan, s_.simplify(work));
+  }
+
+ private:
+  static constexpr size_t kOwnSymbol = 900;  // of the pool: no dim's
+
+  ExprContext& ctx() { return s_.ctx; }
+
+  /// Row and column of a tile: some rows of tiles go through all columns, then the next ones.
+  std::pair<Expr, Expr> place_of(Expr tile, Expr rows, Expr columns) {
+    const Expr side_by_side = ctx().constant(kSideBySide);
+    const Expr stripe = s_.simplify(side_by_side * columns);
+    const Expr above = s_.simplify(ctx().floordiv(tile, stripe) * side_by_side);
+    const Expr inside = s_.simplify(ctx().mod(tile, stripe));
+    const bool even = rows.is_const() && rows.const_value() % kSideBySide == 0;
+    const Expr height = even ? side_by_side : s_.simplify(ctx().min(rows - above, side_by_side));
+    return {s_.simplify(above + ctx().mod(inside, height)), s_.simplify(ctx().floordiv(inside, height))};
+  }
+
+  /// The operand whose parts begin at `from`: matrix `first`, tile `tile`.
+  Product::Side side(size_t from, Expr first, Expr tile) {
+    const size_t parts = node_.operands.size() / 2;
+    const std::vector<Expr>& sizes = node_.operand(static_cast<int>(from)).sizes;
+    const size_t batch = sizes.size() - 6;
+    Product::Side side;
+    side.extent = sizes[batch + 2].const_value() * sizes[batch + 4].const_value();
+    const Expr block = ctx().constant(side.extent * Product::kStep);
+    side.index = s_.simplify((first * sizes[batch] + tile) * sizes[batch + 1] * block);
+    side.first = s_.simplify(tile * ctx().constant(side.extent));
+    for (size_t i = from; i < from + parts; ++i) {
+      const ValueInfo& info = s_.values[static_cast<size_t>(node_.operands[i])];
+      TATARA_CHECK(info.storage.has_value() && (!info.storage->offset.valid() || info.storage->offset.is_const(0)),
+                   s_.name_of(node_.operands[i]), " has no memory of its own");
+      side.parts.push_back(nest_.buffer_arg(info.storage->buffer, false));
+    }
+    return side;
+  }
+
+  std::optional<ScalarId> read(ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
+    if (v == value_) return element_;
+    const ValueInfo& info = s_.values[static_cast<size_t>(v)];
+    if (!info.root || info.unit == unit_) return std::nullopt;
+    TATARA_CHECK(info.storage.has_value(), s_.name_of(v), " has no memory");
+    return nest_.load(v, *info.storage, indices, mask, loops::kNoScalar);
+  }
+
+  /// All values before the first store: one of them may go into an input that another one reads.
+  void members() {
+    std::vector<ScalarId> values;
+    const auto index = [&](const Member& m) { return *index_map(s_, *group_.space, *m.sizes, true); };
+    for (const Member& m : group_.members) values.push_back(nest_.eval(m.value, index(m)));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Member& m = group_.members[i];
+      nest_.store(m.value, *s_.values[static_cast<size_t>(m.value)].storage, index(m), values[i]);
+    }
+  }
+
+  State& s_;
+  const int unit_;
+  const LoweredNode& node_;
+  const Group& group_;
+  const ValueId value_;
+  loops::Kernel kernel_;
+  NestBuilder nest_;
+  ScalarId element_ = loops::kNoScalar;
+};
+
+}  // namespace
+
+void emit_product(State& s, int unit) {
+  if (!s.units[static_cast<size_t>(unit)].group.members.empty()) ProductEmitter(s, unit).run();
+}
+
+}  // namespace tatara::sched

@@ -1,0 +1,176 @@
+// Matrix products in kernels of our own for GPUs, without a GPU: which products they take, what fuses with them, and what NVIDIA's
+// assembler says of the code.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "codegen/emit_gpu.h"
+#include "llvm_for_tests.h"
+#include "loops/parser.h"
+#include "loops/product_layout.h"
+#include "programs.h"
+#include "testing.h"
+
+namespace tatara {
+namespace {
+
+const Device kGpu{DeviceKind::kCuda, 0};
+
+/// The program's kernels as they would be on a GPU with so many multiprocessors that have the tensor cores.
+Schedule schedule_products(Program& p, const std::vector<ValueId>& outputs, int processors = 132) {
+  for (const ValueId v : outputs) p.graph.add_output(v);
+  PassOptions passes = p.passes;
+  passes.product_processors = processors;
+  const Graph g = eliminate_dead_code(
+      eliminate_common_subexpressions(own_products(canonicalize(decompose(canonicalize(p.graph))), passes)));
+  ScheduleOptions options;
+  options.gpu = GpuShape{.multiprocessors = processors};
+  options.num_threads = processors;
+  options.passes = passes;
+  Schedule made = schedule_graph(g, options);
+  for (const auto& kernel : made.kernels) loops::verify_kernel(*kernel);
+  return made;
+}
+
+size_t host_calls(const Schedule& s) {
+  size_t n = 0;
+  for (const PlanStep& step : s.plan.steps) n += std::holds_alternative<HostCall>(step) ? 1 : 0;
+  return n;
+}
+
+const loops::Kernel* product_kernel(const Schedule& s) {
+  for (const auto& kernel : s.kernels) {
+    if (kernel->gpu.shared > 0) return kernel.get();
+  }
+  return nullptr;
+}
+
+ValueId transposed(Program& p, ValueId x) { return p.b.permute(x, {1, 0}); }
+
+ValueId gelu_of_layer(Program& p, int64_t rows, int64_t inner, int64_t columns) {
+  const ValueId x = p.input({rows, inner}), w = p.input({columns, inner}), bias = p.input({columns});
+  const ValueId y = p.b.op("addmm", {TensorArg{bias}, TensorArg{x}, TensorArg{transposed(p, w)}});
+  return p.b.op("gelu", {TensorArg{y}});
+}
+
+TEST(GpuProducts, WhatFollowsElementByElementIsPartOfTheKernel) {
+  Program p{kGpu};
+  const ValueId y = gelu_of_layer(p, 4096, 1024, 4096);
+  const Schedule s = schedule_products(p, {p.b.binary("add", y, p.input({4096, 4096}))});
+  EXPECT_EQ(host_calls(s), 0u);
+  EXPECT_EQ(s.plan.kernels.size(), 2u);  // parts of both operands in one launch, and the product with all that follows
+  const loops::Kernel* kernel = product_kernel(s);
+  EXPECT_TRUE(kernel != nullptr);
+  const std::string text = loops::print_kernel(*kernel);
+  EXPECT_EQ(loops::print_kernel(loops::parse_kernel(text)), text);
+  EXPECT_NE(text.find("erf("), std::string::npos) << text;
+  EXPECT_EQ(kernel->buffers.size(), 9u) << text;  // six parts, bias, what is added, the result
+}
+
+TEST(GpuProducts, AProductThatIsReadElsewhereIsStoredToo) {
+  Program p{kGpu};
+  const ValueId x = p.input({4096, 1024}), w = p.input({1024, 4096});
+  const ValueId y = p.b.binary("mm", x, w);
+  const Schedule s = schedule_products(p, {y, p.b.unary("exp", y)});
+  const loops::Kernel* kernel = product_kernel(s);
+  EXPECT_TRUE(kernel != nullptr);
+  EXPECT_EQ(kernel->buffers.size(), 8u);
+}
+
+TEST(GpuProducts, TheHostKeepsWhatItDoesFaster) {
+  const auto ours = [](int64_t rows, int64_t inner, int64_t columns, DType dtype, int processors = 132) {
+    Program p{kGpu};
+    const Schedule s = schedule_products(
+        p, {p.b.binary("mm", p.input({rows, inner}, dtype), p.input({inner, columns}, dtype))}, processors);
+    return product_kernel(s) != nullptr;
+  };
+  EXPECT_TRUE(ours(8192, 8192, 8192, DType::kFloat32));
+  EXPECT_TRUE(ours(512, 4096, 4096, DType::kFloat32));
+  EXPECT_FALSE(ours(4, 4096, 4096, DType::kFloat32));
+  EXPECT_FALSE(ours(128, 128, 128, DType::kFloat32));
+  EXPECT_FALSE(ours(8192, 16, 8192, DType::kFloat32));
+  EXPECT_FALSE(ours(8192, 8192, 8192, DType::kFloat16));
+  EXPECT_FALSE(ours(8192, 8192, 8192, DType::kFloat64));
+  EXPECT_FALSE(ours(8192, 8192, 8192, DType::kFloat32, 0));
+}
+
+/// Output and exit status of a command.
+std::pair<std::string, int> run(const std::string& command) {
+  std::string text;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return {"", -1};
+  char buffer[4096];
+  while (const size_t n = fread(buffer, 1, sizeof(buffer), pipe)) text.append(buffer, n);
+  return {text, pclose(pipe)};
+}
+
+struct Assembled {
+  std::string ptx, log;
+  bool good = false;
+};
+
+Assembled assemble(LlvmProvider& llvm, const loops::Kernel& kernel) {
+  TargetOptions options;
+  options.triple = kGpuTriple;
+  options.cpu = "sm_90a";
+  options.features = "+ptx81";
+  options.opt_level = 2;
+  options.output = TargetOptions::Output::kAssembly;
+  Assembled result;
+  result.ptx = llvm.compile(emit_gpu(kernel, {90, options.cpu, options.features}, "k"), options).bytes;
+  const std::string file = str_cat("/tmp/tatara-product-", getpid(), ".ptx");
+  std::ofstream(file) << result.ptx;
+  const auto [log, code] = run("ptxas -arch=sm_90a -v -o /dev/null " + file);
+  remove(file.c_str());
+  result.log = log;
+  result.good = code == 0;
+  return result;
+}
+
+TEST(GpuProducts, TheAssemblerKeepsAllInRegisters) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr || run("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
+  struct Size {
+    int64_t rows, inner, columns;
+  };
+  for (const Size& size : {Size{4096, 1024, 4096}, {1000, 4000, 1601}, {8191, 4100, 8190}, {640, 4000, 4096}}) {
+    Program p{kGpu};
+    const Schedule s = schedule_products(p, {gelu_of_layer(p, size.rows, size.inner, size.columns)});
+    const loops::Kernel* kernel = product_kernel(s);
+    EXPECT_TRUE(kernel != nullptr) << size.rows;
+    if (kernel == nullptr) continue;
+    const Assembled made = assemble(*llvm, *kernel);
+    EXPECT_TRUE(made.good) << made.log;
+    EXPECT_NE(made.log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos) << made.log;
+    // It warns where multiplications wait for each other.
+    EXPECT_EQ(made.log.find("serial"), std::string::npos) << made.log;
+    EXPECT_EQ(made.log.find("setmaxnreg ignored"), std::string::npos) << made.log;
+  }
+}
+
+TEST(GpuProducts, HalvesNeedNoParts) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr || run("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
+  const loops::Kernel kernel = loops::parse_kernel(
+      "kernel halves(in b0: f16[1048576], in b1: f16[1048576], out b2: f32[1048576], gpu threads 384 row 384 lanes 2 shared 196736) {\n"
+      "  parallel i0 in 32 {\n"
+      "    product %0: f32 blocks 32 left tile 128 from 128*(i0//4) at [131072*(i0//4)] of b0 right tile 256 from 256*(i0 % 4) at "
+      "[262144*(i0 % 4)] of b1 row i1 in 1024 {\n"
+      "      vector i2 in 1024 {\n"
+      "        store b2[1024*i1 + i2] = %0\n"
+      "      }\n"
+      "    }\n"
+      "  }\n"
+      "}\n");
+  loops::verify_kernel(kernel);
+  EXPECT_EQ(loops::ProductLayout({128, 256, 1}).shared_bytes(), kernel.gpu.shared);
+  const Assembled made = assemble(*llvm, kernel);
+  EXPECT_TRUE(made.good) << made.log;
+  EXPECT_NE(made.log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos) << made.log;
+}
+
+}  // namespace
+}  // namespace tatara
