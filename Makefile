@@ -157,6 +157,9 @@ bench-kernels: build
 bench-kernels-gpu: build
 	$(PY) bench/kernels_gpu.py
 
+bench-products-gpu: build
+	$(PY) bench/products_gpu.py
+
 bench-models-gpu: build
 	$(PY) bench/models_gpu.py
 

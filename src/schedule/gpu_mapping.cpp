@@ -19,6 +19,7 @@ namespace {
 constexpr int kWarp = 32;
 constexpr int64_t kSmallStep = 4;         // between elements of neighbouring lanes, that one line of the cache holds
 constexpr int kLanesApart = 4;            // that are read one by one
+constexpr int64_t kShortColumn = 8;       // elements that a thread reads from as many lines
 constexpr int64_t kVectorsPerThread = 8;  // of a row: loads in flight at once, and registers that hold the row
 constexpr int kFlatThreads = 256;         // of a block whose threads have nothing to do with each other
 constexpr int64_t kLeastNeighbours = 16;  // threads of a row that make several passes
@@ -155,6 +156,23 @@ class Survey {
     return !rest.contains(inside->var) && multiple_of(rest, n);
   }
 
+  /// Whether the loop walks a column of a small matrix, whose rows threads beside each other read: together they use whole lines.
+  bool turns(Expr index, const For& loop) const {
+    if (!loop.extent.is_const() || loop.extent.const_value() > kShortColumn) return false;
+    for (const Block* at = &kernel_.body; at != nullptr;) {
+      const auto found = std::find_if(at->stmts.begin(), at->stmts.end(), [](const Stmt& stmt) {
+        const auto* outer = std::get_if<For>(&stmt);
+        return outer != nullptr && outer->kind == LoopKind::kParallel;
+      });
+      if (found == at->stmts.end()) return false;
+      const auto& outer = std::get<For>(*found);
+      const Expr step = index.coefficient_of(outer.var);
+      if (step.valid() && step.is_const(1)) return hint(outer.extent) >= kShortColumn;
+      at = outer.body.get();
+    }
+    return false;
+  }
+
   int64_t hint(Expr e) const { return kernel_.ctx->evaluate_hint(e).value_or(1 << 20); }
 
   /// Lanes are neighbours in memory or share one element. What is read at small distances or looked up may be read one by one;
@@ -176,7 +194,9 @@ class Survey {
     const bool varies = std::any_of(lookups_.begin(), lookups_.end(), [&](Expr x) { return rest.contains(x); });
     if (varies || !step.is_const(1)) {
       // Reductions read what lies apart with a thread for each element: neighbours share the lines they come in.
-      const bool alone = written || !inside->carried.empty() || std::abs(step.const_value()) > kSmallStep;
+      const bool far = std::abs(step.const_value()) > kSmallStep && !turns(index, *inside);
+      const bool alone = written || !inside->carried.empty() || far;
+      if (!alone && !varies && std::abs(step.const_value()) > kSmallStep) return;
       lanes = alone ? 1 : std::min(lanes, kLanesApart);
       return;
     }

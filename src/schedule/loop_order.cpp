@@ -225,7 +225,10 @@ class Planner {
       const Expr c = stride_of(s_.ctx, access.address, position(m));
       if (!c.valid()) return -1;  // not affine
       if (m == v || merged_[m].reduced || !c.is_const(1)) continue;
-      if (s_.hint(merged_[m].extent, 64) >= 8) found = static_cast<int>(m);
+      const int64_t length = s_.hint(merged_[m].extent, 64);
+      // A small matrix lies in few lines, all of which the threads beside each other use.
+      const bool small = s_.options.gpu && length * s_.hint(lane.extent, 64) < kGpuTileSide * kGpuTileSide;
+      if (length >= 8 && !small) found = static_cast<int>(m);
     }
     return found;
   }

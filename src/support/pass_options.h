@@ -11,7 +11,7 @@ namespace tatara {
 struct PassOptions {
   std::string disabled;  ///< the option `disable`
   bool verify = false;
-  /// Multiprocessors of a GPU that has kernels of ours for float32 products, where the host's would not round more; else 0.
+  /// Multiprocessors of a GPU that has kernels of ours for float32 products, where the host is not told to round more; else 0.
   int product_processors = 0;
 
   /// Whether the pass is to be skipped. InternalError for names that are not in the table of options.

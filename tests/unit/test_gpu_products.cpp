@@ -97,6 +97,22 @@ TEST(GpuProducts, TheHostKeepsWhatItDoesFaster) {
   EXPECT_FALSE(ours(8192, 8192, 8192, DType::kFloat32, 0));
 }
 
+TEST(GpuProducts, PartsOfTransposedOperandsAreReadAcross) {
+  for (const bool across : {false, true}) {
+    Program p{kGpu};
+    const ValueId w = p.input({4096, 4096});
+    const Schedule s = schedule_products(p, {p.b.binary("mm", p.input({2048, 4096}), across ? w : transposed(p, w))});
+    size_t seen = 0;
+    for (const auto& kernel : s.kernels) {
+      if (kernel->gpu.shared > 0) continue;
+      ++seen;
+      EXPECT_FALSE(kernel->gpu.tiles);
+      EXPECT_EQ(kernel->gpu.lanes, 8) << loops::print_kernel(*kernel);
+    }
+    EXPECT_GT(seen, 0u);
+  }
+}
+
 /// Output and exit status of a command.
 std::pair<std::string, int> run(const std::string& command) {
   std::string text;
@@ -136,7 +152,7 @@ TEST(GpuProducts, TheAssemblerKeepsAllInRegisters) {
   struct Size {
     int64_t rows, inner, columns;
   };
-  for (const Size& size : {Size{4096, 1024, 4096}, {1000, 4000, 1601}, {8191, 4100, 8190}, {640, 4000, 4096}}) {
+  for (const Size& size : {Size{8192, 1024, 8192}, {4096, 1024, 4096}, {1000, 4000, 1601}, {8191, 4100, 8190}, {640, 4000, 4096}}) {
     Program p{kGpu};
     const Schedule s = schedule_products(p, {gelu_of_layer(p, size.rows, size.inner, size.columns)});
     const loops::Kernel* kernel = product_kernel(s);
