@@ -3,7 +3,7 @@ torch.compile (default and maximal mode) in one run.
 
 Each model runs in a process of its own with empty caches. Times are of calls back to back, by events on the GPU, medians
 of rounds in which all take turns; `host_us` is what a call of ours takes on the host. The error is the largest difference
-from a float32 run, as a multiple of eager's.
+from a float32 run (of float32 from float64), as a multiple of eager's.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ def inputs_of(name: str, batch: int, length: int) -> dict[str, Any]:
     return {"input_ids": ids, "decoder_input_ids": ids.clone()} if name == "t5" else {"input_ids": ids}
 
 
+def _as_type(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:
+    return {key: x.to(dtype) if x.is_floating_point() else x for key, x in inputs.items()}
+
+
 def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measures one model in this process. Times in milliseconds, compile times in seconds."""
     import torch
@@ -61,9 +65,10 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     inputs = inputs_of(name, arguments.batch, arguments.length)
     result: dict[str, Any] = {"model": name}
     with torch.no_grad():
-        reference = zoo.first_tensor(model(**inputs)).clone()
-        model.half()
-        inputs = {k: v.half() if v.is_floating_point() else v for k, v in inputs.items()}
+        exact, dtype = (torch.float64, torch.float32) if arguments.float32 else (torch.float32, torch.float16)
+        reference = zoo.first_tensor(model.to(exact)(**_as_type(inputs, exact))).float()
+        model.to(dtype)
+        inputs = _as_type(inputs, dtype)
         eager = zoo.first_tensor(model(**inputs))
         torch.cuda.synchronize()
         compiled = tatara.compile(model)
@@ -121,6 +126,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     parser = harness.parser_of(description, "models", list(builders()), rounds=10)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=512)
+    parser.add_argument("--float32", action="store_true", help="in float32 throughout")
     harness.add_gpus(parser)
     return parser
 
@@ -143,7 +149,7 @@ def main() -> int:
     ]
     columns += ["breaks", "fallbacks", "kernels_compiled"]
     names = arguments.models or list(builders())
-    options = harness.options_of(arguments, "batch", "length", "rounds")
+    options = harness.options_of(arguments, "batch", "length", "rounds") + ["--float32"] * arguments.float32
     others = ("eager", "default", "max-autotune")
     return harness.run_rows(__file__, "model", names, options, columns, others, arguments.gpus)
 

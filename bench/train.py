@@ -48,7 +48,7 @@ def loss_of(model: Any, name: str, device: str = "cpu") -> Callable[..., Any]:
 
     def by_square(**inputs: Any) -> Any:
         first = zoo.first_tensor(model(**inputs))
-        return functional.mse_loss(first, goal.expand_as(first))
+        return functional.mse_loss(first, goal.to(first.dtype).expand_as(first))
 
     return by_labels if name in ("gpt2", "t5", "qwen3") else by_square
 

@@ -71,6 +71,21 @@ def without_dropout(model: Any) -> None:
             setattr(model.config, name, 0.0)
 
 
+def _exact(name: str, model: Any, inputs: dict[str, Any], double: bool) -> tuple[float, list[Any]]:
+    """Loss and gradients of a step in float32, or in float64."""
+    import torch
+
+    if double:
+        model.double()
+        inputs = {key: x.double() if x.is_floating_point() else x for key, x in inputs.items()}
+    loss = _stepper("eager", name, model, inputs, half=False)().item()
+    gradients = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+    model.zero_grad(set_to_none=True)
+    if double:
+        model.to(torch.float32)
+    return loss, gradients
+
+
 def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measures one model in this process. Times in milliseconds, compile times in seconds, memory in megabytes."""
     import torch
@@ -82,12 +97,10 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     if not arguments.dropout:
         without_dropout(model)
     inputs = models_gpu.inputs_of(name, arguments.batch, arguments.length)
-    exact = _stepper("eager", name, model, inputs, half=False)
-    loss = exact().item()
-    gradients = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+    loss, gradients = _exact(name, model, inputs, arguments.float32)
     result: dict[str, Any] = {"model": name}
     ways = ["eager", "tatara", *([] if arguments.no_rival else ["rival"])]
-    runs = {way: _stepper(way, name, model, inputs) for way in ways}
+    runs = {way: _stepper(way, name, model, inputs, half=not arguments.float32) for way in ways}
     runs["eager"]()
     torch.cuda.synchronize()
     spent = {}
@@ -130,6 +143,7 @@ def main() -> int:
     columns += ["graphs", "breaks", "fallbacks", "recompiles", "kernels_compiled"]
     names = arguments.models or list(models_gpu.builders())
     options = harness.options_of(arguments, "batch", "length", "rounds") + ["--dropout"] * arguments.dropout
+    options += ["--float32"] * arguments.float32
     return harness.run_rows(__file__, "model", names, options, columns, ("eager", "rival"), arguments.gpus)
 
 

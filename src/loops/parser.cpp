@@ -196,9 +196,10 @@ class Parser {
     for (const int64_t n : numbers) {
       if (n < 0 || n > 1024) fail("a mapping out of range");
     }
-    kernel_.gpu = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), static_cast<int>(numbers[2]),
-                   static_cast<int>(numbers[3]), static_cast<int>(numbers[4]), static_cast<int>(numbers[5]),
-                   before_tiles.has_value(), shared};
+    kernel_.gpu = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]),
+                   static_cast<int>(numbers[2]), static_cast<int>(numbers[3]),
+                   static_cast<int>(numbers[4]), static_cast<int>(numbers[5]),
+                   before_tiles.has_value(),     shared};
   }
 
   void argument(std::string_view text) {

@@ -46,7 +46,9 @@ class ProductEmitter {
     product.row = at[batch];
     product.rows = sizes[batch];
     nest_.fused(node_);
-    nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) { return read(v, indices, mask); };
+    nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
+      return read(v, indices, mask);
+    };
     nest_.open_product(product, at[batch + 1], sizes[batch + 1]);
     element_ = product.value;
     members();

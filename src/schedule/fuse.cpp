@@ -14,7 +14,8 @@ namespace tatara::sched {
 
 namespace {
 
-constexpr double kProductOps = 400;  // scalar operators for each element of a product, in whose kernel they are written out
+constexpr double kProductOps =
+    400;  // scalar operators for each element of a product, in whose kernel they are written out
 constexpr size_t kNeighbours = 6;     // groups looked at for sharing loads
 constexpr int64_t kBigRow = 1 << 15;  // elements of a row that a GPU's block should not do alone
 constexpr size_t kMaxMembers = 48;
@@ -146,7 +147,6 @@ Trial try_member(State& s, const Space& space, const std::vector<Member>& others
       return fake;
     }
     const Member* other = member_of(others, s, v);
-    const LoweredNode* producer = s.producer(v);
     TATARA_CHECK(other != nullptr, "a value of the group without a member");
     auto at = index_map(s, space, *other->sizes, other->full);
     if (!at) throw CannotFuse{"sizes differ"};  // by what is known since
@@ -161,7 +161,7 @@ Trial try_member(State& s, const Space& space, const std::vector<Member>& others
       return fake;
     }
     trial.stage = std::max(trial.stage, other->stage);
-    if (producer != nullptr && producer->kind == LoweredNode::Kind::kProduct) return fake;
+    if (s.nodes[static_cast<size_t>(other->node)]->kind == LoweredNode::Kind::kProduct) return fake;
     return std::nullopt;
   };
   if (member.kind == Member::Kind::kStore) {
@@ -438,10 +438,8 @@ class Former {
   /// Reads its operands from memory; what is done with each element may join it.
   void add_product(NodeId node) {
     add_operator(Unit::Kind::kProduct, node);
-    Member m;
-    m.node = node;
-    m.value = s_.graph.node(node).outputs[0];
-    m.sizes = &s_.graph.type(m.value).sizes;
+    const ValueId v = s_.graph.node(node).outputs[0];
+    Member m{.node = node, .value = v, .sizes = &s_.graph.type(v).sizes};
     Unit& unit = s_.units.back();
     unit.group.space = s_.spaces.intern(own_space(m));
     unit.group.members.push_back(std::move(m));

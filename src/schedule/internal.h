@@ -129,8 +129,8 @@ struct Member {
   int stage = 0;                             // number of the inner loop it is computed in
   const std::vector<Expr>* sizes = nullptr;  // of its iteration space: those of its type, or of what it reduces
   /// While groups form, when nothing has memory yet: what it accesses, values standing for their buffers.
-  std::vector<Access> accesses;
-  std::vector<Expr> index_uses;  // index expressions other than addresses
+  std::vector<Access> accesses = {};
+  std::vector<Expr> index_uses = {};  // index expressions other than addresses
 };
 
 /// What a kernel iterates over.

@@ -58,7 +58,7 @@ struct KernelLaunch {
   Expr work;                         // estimated scalar operations, to choose the grain
   /// It sets an output to zero before anything else uses it, and most of that stays zero: needless where the memory is zero.
   bool clears = false;
-  int gpu_threads = 0;  // of a block; 0: runs on the CPU
+  int gpu_threads = 0;     // of a block; 0: runs on the CPU
   int64_t gpu_shared = 0;  // bytes of a block's shared memory beside what the code says
   Expr gpu_blocks;
   /// Of a launch for a list of items (loops/list_table.h): blocks of each item. Buffers and sizes are then those of the

@@ -124,8 +124,8 @@ Wanted parts_wanted(State& s) {
   Wanted all{{}, std::vector<bool>(s.values.size(), false)};
   for (const auto& node : s.nodes) {
     using Kind = LoweredNode::Kind;
-    const bool reads_memory = node != nullptr && (node->kind == Kind::kHost || node->kind == Kind::kSort ||
-                                                  node->kind == Kind::kProduct);
+    const bool reads_memory =
+        node != nullptr && (node->kind == Kind::kHost || node->kind == Kind::kSort || node->kind == Kind::kProduct);
     if (!reads_memory) continue;
     for (const ValueId v : node->operands) note_part(s, v, all);
   }

@@ -140,7 +140,7 @@ Assembled assemble(LlvmProvider& llvm, const loops::Kernel& kernel) {
   const std::string file = str_cat("/tmp/tatara-product-", getpid(), ".ptx");
   std::ofstream(file) << result.ptx;
   const auto [log, code] = run("ptxas -arch=sm_90a -v -o /dev/null " + file);
-  remove(file.c_str());
+  if (std::getenv("KEEP_PTX") == nullptr) remove(file.c_str());
   result.log = log;
   result.good = code == 0;
   return result;
@@ -152,7 +152,8 @@ TEST(GpuProducts, TheAssemblerKeepsAllInRegisters) {
   struct Size {
     int64_t rows, inner, columns;
   };
-  for (const Size& size : {Size{8192, 1024, 8192}, {4096, 1024, 4096}, {1000, 4000, 1601}, {8191, 4100, 8190}, {640, 4000, 4096}}) {
+  for (const Size& size :
+       {Size{8192, 1024, 8192}, {4096, 1024, 4096}, {1000, 4000, 1601}, {8191, 4100, 8190}, {640, 4000, 4096}}) {
     Program p{kGpu};
     const Schedule s = schedule_products(p, {gelu_of_layer(p, size.rows, size.inner, size.columns)});
     const loops::Kernel* kernel = product_kernel(s);
@@ -171,9 +172,11 @@ TEST(GpuProducts, HalvesNeedNoParts) {
   LlvmProvider* llvm = llvm_for_tests();
   if (llvm == nullptr || run("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
   const loops::Kernel kernel = loops::parse_kernel(
-      "kernel halves(in b0: f16[1048576], in b1: f16[1048576], out b2: f32[1048576], gpu threads 384 row 384 lanes 2 shared 196736) {\n"
+      "kernel halves(in b0: f16[1048576], in b1: f16[1048576], out b2: f32[1048576], gpu threads 384 row 384 lanes 2 "
+      "shared 196736) {\n"
       "  parallel i0 in 32 {\n"
-      "    product %0: f32 blocks 32 left tile 128 from 128*(i0//4) at [131072*(i0//4)] of b0 right tile 256 from 256*(i0 % 4) at "
+      "    product %0: f32 blocks 32 left tile 128 from 128*(i0//4) at [131072*(i0//4)] of b0 right tile 256 from "
+      "256*(i0 % 4) at "
       "[262144*(i0 % 4)] of b1 row i1 in 1024 {\n"
       "      vector i2 in 1024 {\n"
       "        store b2[1024*i1 + i2] = %0\n"

@@ -396,8 +396,7 @@ HostTensor host_tensor_of(PyObject* tensor) {
 
 void install_torch_hooks() {
   set_fused_attention_chooser(choose_fused_attention);
-  set_torch_python_hooks({schema_text, call_operator, memory_pool, change_generator, bernoulli_trial,
-                          exact_products});
+  set_torch_python_hooks({schema_text, call_operator, memory_pool, change_generator, bernoulli_trial, exact_products});
 }
 
 }  // namespace tatara

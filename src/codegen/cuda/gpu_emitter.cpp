@@ -82,8 +82,8 @@ std::string GpuEmitter::run(std::string_view symbol) {
   const bool list = map_.items > 0;
   std::string text = tiles;
   text += list ? std::string("define internal void @tatara_item(") : str_cat("define ptx_kernel void @", symbol, "(");
-  text += arguments + "i64 %iterations, ptr noalias %fault" + (list ? ", i64 %block) #0" : ") #1") + " {\nentry:\n" + locals_ +
-          ir_.take() + "exit:\n  ret void\n}\n";
+  text += arguments + "i64 %iterations, ptr noalias %fault" + (list ? ", i64 %block) #0" : ") #1") + " {\nentry:\n" +
+          locals_ + ir_.take() + "exit:\n  ret void\n}\n";
   if (list) text += grouped_entry(context_, symbol);
   if (const int64_t words = gpu_.threads.shared_words(); words > 0) {
     text = str_cat("@tatara_shared = internal addrspace(3) global [", words, " x i64] poison, align 8\n", text);

@@ -51,7 +51,7 @@ class GpuEmitter final : public KernelEmitter {
 
   GpuContext& gpu_;
   int64_t resident_ = 1;  // blocks that a multiprocessor has at once, where that is known
-  std::string locals_;  // memory of the thread itself, for the begin of the kernel
+  std::string locals_;    // memory of the thread itself, for the begin of the kernel
   Tiles tiles_;
   const loops::GpuMapping& map_;
   bool adds_vectors_;

@@ -10,9 +10,10 @@ using namespace loops;
 
 namespace {
 
-constexpr int kDeep = 16;             // elements of k that an instruction multiplies
-constexpr int64_t kRun = 8;           // elements of k beside each other, and rows of a group
-constexpr int64_t kRunBytes = 128;    // of the rows of a group: 8 of them, 16 bytes each
+constexpr int kDeep = 16;           // elements of k that an instruction multiplies
+constexpr int64_t kRun = 8;         // elements of k beside each other, and rows of a group
+constexpr int64_t kRunBytes = 128;  // of the rows of a group: 8 of them, 16 bytes each
+constexpr int kCascade = 8;         // blocks whose sum is added to that of those before
 constexpr const char* kShared = "@tatara_stages";
 
 /// Which parts meet, the smallest products first. Left out are those below 2^-26 of the whole.
@@ -99,13 +100,14 @@ std::string ProductTile::row(size_t number) const {
 }
 
 std::string ProductTile::column(size_t pair) const {
-  const std::string own = ir_.binary("add nuw nsw", "i64", column_, std::to_string(kRun * static_cast<int64_t>(pair / 2)));
+  const std::string own =
+      ir_.binary("add nuw nsw", "i64", column_, std::to_string(kRun * static_cast<int64_t>(pair / 2)));
   return ir_.binary("add nuw nsw", "i64", first_column_, own);
 }
 
 std::string ProductTile::pointer(const Side& side, size_t part) const {
-  const std::string at = ir_.assign("getelementptr i16, ptr " + scope_.base(side.parts[part]) + ", i64 " +
-                                    scope_.index(side.index));
+  const std::string at =
+      ir_.assign("getelementptr i16, ptr " + scope_.base(side.parts[part]) + ", i64 " + scope_.index(side.index));
   return ir_.assign("addrspacecast ptr " + at + " to ptr addrspace(1)");
 }
 
@@ -121,7 +123,7 @@ std::string ProductTile::main_loop() const {
   p(".reg .b32 tid, group, base, bars, full, empty, stage, parity, other, k, blocks, at;");
   p(".reg .b64 left, right, dleft, dright, fixed;");
   for (size_t i = 0; i < static_cast<size_t>(2 * layout_.parts); ++i) p(".reg .b64 from", i, ";");
-  if (layout_.parts > 1) p(".reg .f32 sum<", count, ">;");
+  if (layout_.parts > 1) p(".reg .f32 sum<", count, ">, some<", count, ">;");
   p("mov.u32 tid, %tid.x;");
   p("shr.u32 group, tid, 7;");
   p("cvt.u32.u64 base, $", count, ";");
@@ -177,8 +179,8 @@ std::string ProductTile::loader() const {
   return p.take();
 }
 
-/// The sum of a block's products starts from zero where there are parts, and is added in float32: the sums of the tensor cores are cut
-/// off, not rounded, which a few additions bear.
+/// Where there are parts, the sum of a block's products starts from zero and is added in float32: the sums of the tensor cores are cut
+/// off, not rounded, which a few additions bear. Those of some blocks are summed apart, as pairwise sums are, for what rounding leaves.
 std::string ProductTile::multiplier() const {
   const size_t count = static_cast<size_t>(layout_.columns) / 2;
   const bool apart = layout_.parts > 1;
@@ -195,6 +197,7 @@ std::string ProductTile::multiplier() const {
   p("MULTIPLY:");
   p("setmaxnreg.inc.sync.aligned.u32 ", layout_.group_registers(), ";");
   for (size_t i = 0; i < count; ++i) p("mov.f32 ", value(i), ", 0f00000000;");
+  for (size_t i = 0; apart && i < count; ++i) p("mov.f32 some", i, ", 0f00000000;");
   p("sub.u32 group, group, 1;");
   p("mov.u64 fixed, ", fixed, ";");
   p("setp.lt.u32 more, k, blocks;");
@@ -232,9 +235,18 @@ std::string ProductTile::multiplier() const {
   p("@p mbarrier.arrive.shared::cta.b64 _, [empty];");
   advance(p, layout_.stages());
   if (apart) {
-    for (size_t i = 0; i < count; ++i) p("add.f32 ", value(i), ", ", value(i), ", sum", i, ";");
+    for (size_t i = 0; i < count; ++i) p("add.f32 some", i, ", some", i, ", sum", i, ";");
+    p("and.b32 other, k, ", kCascade - 1, ";");
+    p("setp.ne.u32 p, other, 0;");
+    p("@p bra SOME;");
+    for (size_t i = 0; i < count; ++i) {
+      p("add.f32 ", value(i), ", ", value(i), ", some", i, ";");
+      p("mov.f32 some", i, ", 0f00000000;");
+    }
+    p("SOME:");
   }
   p("@more bra BLOCK;");
+  for (size_t i = 0; apart && i < count; ++i) p("add.f32 ", value(i), ", ", value(i), ", some", i, ";");
   p("DONE:");
   return p.take();
 }

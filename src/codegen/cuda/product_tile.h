@@ -47,7 +47,7 @@ class ProductTile {
   const loops::Product& product_;
   loops::ProductLayout layout_;
   std::string blocks_;
-  std::string row_, column_;          // this thread's first in the tile (i64)
+  std::string row_, column_;              // this thread's first in the tile (i64)
   std::string first_row_, first_column_;  // the tile's in the result
   std::vector<std::string> values_;
 };

@@ -76,8 +76,8 @@ std::vector<TensorType> product_meta(MetaContext& m) {
 }  // namespace
 
 void register_matrix_product(OpRegistry& r) {
-  r.add(make_op({"product_part", OpKind::kIndexing, "(Tensor self, int part, int tile) -> Tensor", ""}, part_meta, nullptr,
-                lower_part));
+  r.add(make_op({"product_part", OpKind::kIndexing, "(Tensor self, int part, int tile) -> Tensor", ""}, part_meta,
+                nullptr, lower_part));
   // left (rows) and right (columns), each in as many parts; the sizes are the result's.
   r.add(make_op({"matrix_product", OpKind::kIndexing, "(Tensor[] left, Tensor[] right, SymInt[] size) -> Tensor", ""},
                 product_meta, nullptr, [](LowerContext& c) { c.product(); }));

@@ -303,8 +303,8 @@ void Kernel::launch(int device, void* stream, const LaunchArguments& arguments) 
   if (arguments.blocks > INT32_MAX) throw Unsupported("a kernel with more than 2^31 blocks");
   with_parameters(device, arguments, [&](void* function, void** parameters) {
     check(driver().cuLaunchKernel(function, static_cast<unsigned>(arguments.blocks), 1, 1,
-                                  static_cast<unsigned>(arguments.threads), 1, 1, static_cast<unsigned>(arguments.shared), stream,
-                                  parameters, nullptr),
+                                  static_cast<unsigned>(arguments.threads), 1, 1,
+                                  static_cast<unsigned>(arguments.shared), stream, parameters, nullptr),
           "launching a kernel on the GPU");
   });
 }
