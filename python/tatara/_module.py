@@ -27,6 +27,18 @@ _GLOBAL_HOOKS = tuple(
 )
 
 
+def _own_function(own: type, name: str) -> Any:
+    """A method of a class as it is written there; None: no function of Python's."""
+    found = next((vars(base)[name] for base in own.__mro__ if name in vars(base)), None)
+    if isinstance(found, _core.CompiledFunction):
+        found = found._tatara_function
+    return found if isinstance(found, types.FunctionType) else None
+
+
+def _call_whole(module: Any, *args: Any, **kwargs: Any) -> Any:
+    return module(*args, **kwargs)
+
+
 def _original(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
@@ -39,6 +51,8 @@ class CompiledModule:
     _orig_mod: Any
     _compiled_forward: Any
     _compiled_call: Any
+    _compiled_whole: Any
+    _traced: tuple[Any, Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         # The original class's own hook is for the classes of its users.
@@ -46,6 +60,12 @@ class CompiledModule:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         d = self.__dict__
+        own = type(self._orig_mod)
+        if (own.__call__, own.forward) != self._traced:
+            # Another function has been put there since: on the class, or by another class.
+            return self._compiled_whole(*args, **kwargs)
+        if "forward" in d:
+            return self._compiled_call(*args, **kwargs)
         for hooks in _GLOBAL_HOOKS:
             if hooks:
                 return self._compiled_call(*args, **kwargs)
@@ -67,7 +87,7 @@ class CompiledModule:
 
     @classmethod
     def _tatara_parts(cls) -> list[Any]:
-        return [cls._compiled_forward, cls._compiled_call]
+        return list(dict.fromkeys((cls._compiled_forward, cls._compiled_call, cls._compiled_whole)))
 
 
 def compile_module(module: Any, make: Any) -> Any:
@@ -78,16 +98,19 @@ def compile_module(module: Any, make: Any) -> Any:
         module = module._orig_mod
     if isinstance(module, torch.jit.ScriptModule):
         return module  # TorchScript: there is no Python code to compile
-    call = make(torch.nn.Module._wrapped_call_impl, module)
-    bound = module.forward
-    function = getattr(bound, "__func__", None)
-    if isinstance(function, _core.CompiledFunction):
-        function = function._tatara_function
-    forward = make(function, module) if isinstance(function, types.FunctionType) else call
-    own = type(module)
+    own: Any = type(module)
+    plain = own.__call__ is torch.nn.Module.__call__
+    whole = make(_call_whole, module)
+    call_function = _own_function(own, "__call__")
+    call = make(call_function, module) if call_function is not None else whole
+    function = _own_function(own, "forward")
+    forward = make(function, module) if function is not None else call
+    traced = (own.__call__, own.forward)
 
     @functools.wraps(function if function is not None else own.forward)
     def compiled_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(module).forward is not traced[1]:
+            return type(module).forward(module, *args, **kwargs)
         return forward(*args, **kwargs)
 
     namespace = {
@@ -96,8 +119,10 @@ def compile_module(module: Any, make: Any) -> Any:
         "__doc__": own.__doc__,
         "_orig_mod": module,
         # Not functions of the class: no self is put before their arguments.
-        "_compiled_forward": staticmethod(forward),
+        "_compiled_forward": staticmethod(forward if plain else call),
         "_compiled_call": staticmethod(call),
+        "_compiled_whole": staticmethod(whole),
+        "_traced": traced,
         "forward": compiled_forward,
     }
     kind: Any = types.new_class(own.__name__, (CompiledModule, own), exec_body=lambda body: body.update(namespace))

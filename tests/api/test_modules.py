@@ -211,3 +211,94 @@ def test_weak_references_and_garbage(net: Any) -> None:
     gc.collect()
     assert gone() is None
     net(X)
+
+
+def tens(self: Any, x: Any) -> Any:
+    return x[:, :3] * 10
+
+
+def puts_a_function_on_the_module(net: Any) -> None:
+    net.forward = lambda x: x[:, :3] - 1
+
+
+def puts_a_method_of_another_module(net: Any) -> None:
+    net.forward = nn.Linear(4, 2).forward
+
+
+def wraps_its_forward(net: Any) -> None:
+    inner = net.forward
+    net.forward = lambda x: inner(x) * 2 + 1
+
+
+def puts_a_function_on_the_class(net: Any) -> None:
+    type(net).forward = tens
+
+
+def puts_a_call_on_the_class(net: Any) -> None:
+    type(net).__call__ = tens
+
+
+def gives_another_class(net: Any) -> None:
+    net.__class__ = type("Other", (type(net),), {"forward": tens})
+
+
+def puts_a_function_on_a_layer(net: Any) -> None:
+    net.first.forward = lambda x: torch.ones(1, 8) * x.sum()
+
+
+CHANGES = [
+    puts_a_function_on_the_module,
+    puts_a_method_of_another_module,
+    wraps_its_forward,
+    puts_a_function_on_the_class,
+    puts_a_call_on_the_class,
+    gives_another_class,
+    puts_a_function_on_a_layer,
+]
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_functions_that_are_put_there(change: Any, before: bool) -> None:
+    """Before it is compiled or after: a call does what the module's own does, and is compiled."""
+    mine: Any = type("Mine", (Net,), {})
+    net, x = mine().eval(), torch.randn(5, 4)
+    if before:
+        torch.manual_seed(0)
+        change(net)
+    compiled = tatara.compile(net)
+    for _ in range(2):
+        assert torch.allclose(compiled(x), net(x), atol=1e-6)
+    if not before:
+        change(net)
+    graphs = tatara.stats()["graphs"]
+    for _ in range(3):
+        assert torch.allclose(compiled(x), net(x), atol=1e-6)
+    assert tatara.stats()["graphs"] == graphs + (not before)
+    assert tatara.stats()["breaks"] == 0
+    net.__dict__.pop("forward", None)
+    for _ in range(2):
+        assert torch.allclose(compiled(x), net(x), atol=1e-6)
+
+
+def test_a_forward_that_is_put_on_the_class_is_the_methods_too() -> None:
+    mine: Any = type("Mine", (Net,), {})
+    net, x = mine().eval(), torch.randn(5, 4)
+    compiled = tatara.compile(net)
+    compiled(x)
+    mine.forward = tens
+    assert torch.equal(compiled.forward(x), tens(net, x))
+    assert torch.equal(compiled.predict(x), tens(net, x).argmax(-1))
+
+
+def test_a_class_with_a_call_of_its_own() -> None:
+    class Own(Net):
+        def __call__(self, x: Any, times: int = 3) -> Any:
+            return super().__call__(x) * times
+
+    net, x = Own().eval(), torch.randn(5, 4)
+    compiled = tatara.compile(net)
+    for _ in range(2):
+        assert torch.allclose(compiled(x), net(x), atol=1e-6)
+        assert torch.allclose(compiled(x, times=2), net(x, times=2), atol=1e-6)
+    assert (tatara.stats()["graphs"], tatara.stats()["breaks"]) == (2, 0)

@@ -132,3 +132,51 @@ def test_big_tensors(name: str) -> None:
             run(a, b, torch.tensor([1600]))
         seen.append((a, b))
     same(*seen)
+
+
+class Told:
+    """A parameter, and what a step has noted of its gradient before dropping it."""
+
+    def __init__(self) -> None:
+        self.weight = nn.Parameter(torch.ones(4, 3))
+        self.weight.grad = torch.full((4, 3), 2.0)
+        self.notes: list[Any] = []
+        self.kept: Any = None
+
+
+def notes_whether(told: Told) -> None:
+    told.notes.append(told.weight.grad is not None)
+
+
+def keeps_it(told: Told) -> None:
+    told.kept = told.weight.grad
+
+
+def notes_its_layout(told: Told) -> None:
+    gradient = told.weight.grad
+    told.notes.append(None if gradient is None else (gradient.shape, gradient.stride(), gradient.dtype))
+
+
+@pytest.mark.parametrize("warm", [0, 1, 3])
+@pytest.mark.parametrize("note", [notes_whether, keeps_it, notes_its_layout])
+def test_gradients_dropped_before_the_error(note: Callable[[Told], None], warm: int) -> None:
+    """The program runs again, and is to find the gradient that it drops."""
+
+    def step(told: Told, index: torch.Tensor) -> torch.Tensor:
+        note(told)
+        told.weight.grad = None
+        loss = (told.weight.index_select(0, index) * 3).sum()
+        loss.backward()
+        return loss
+
+    def run(compiled: bool) -> Any:
+        told = Told()
+
+        def state() -> Any:
+            gradients = [None if t is None else t.clone() for t in (told.weight.grad, told.kept)]
+            return list(told.notes), gradients
+
+        return in_turn(tatara.compile(step) if compiled else step, state, warm, told)
+
+    same(run(True), run(False))
+    assert tatara.stats()["breaks"] == 0

@@ -225,8 +225,9 @@ bool Entry::clear_gradients(const std::vector<Ref>& env) const {
   static PyObject* const name = PyUnicode_InternFromString("grad");
   for (const int slot : cleared_first) {
     const Ref& tensor = env[static_cast<size_t>(slot)];
-    // Not kept to be put back: the run would hold two sets of gradients, and the program lets go of this one first, too.
-    if (tensor && PyObject_GenericSetAttr(tensor.get(), name, Py_None) != 0) return false;
+    if (!tensor) continue;
+    if (Transaction* const transaction = Transaction::current()) transaction->keep_cleared_gradient(tensor.get());
+    if (PyObject_GenericSetAttr(tensor.get(), name, Py_None) != 0) return false;
   }
   return true;
 }

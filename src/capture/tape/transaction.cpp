@@ -301,6 +301,20 @@ void Transaction::keep_gradient(PyObject* tensor) {
   changes_.push_back(std::move(change));
 }
 
+void Transaction::keep_cleared_gradient(PyObject* tensor) {
+  const Ref gradient = attr_or_null(tensor, "grad");
+  if (!gradient || gradient.get() == Py_None) return;
+  on_undo([held = Ref::borrow(tensor), weak = Ref::steal(PyWeakref_NewRef(gradient.get(), nullptr))] {
+    Ref back = weak ? Ref::borrow(weak_object(weak.get())) : Ref();
+    if (!back || back.get() == Py_None) {
+      const Ref data = attr(held.get(), "data");
+      back = data ? Ref::steal(PyObject_CallMethod(data.get(), "clone", nullptr)) : Ref();
+      if (!back || !Ref::steal(PyObject_CallMethod(back.get(), "zero_", nullptr))) return false;
+    }
+    return PyObject_GenericSetAttr(held.get(), grad_name(), back.get()) == 0;
+  });
+}
+
 void Transaction::keep_leaf(PyObject* tensor) {
   if (tensor == nullptr || attribute_is_true(tensor, "requires_grad")) return;
   on_undo([held = Ref::borrow(tensor)] {

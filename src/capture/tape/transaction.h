@@ -58,6 +58,9 @@ class Transaction {
   void keep_operands(const TapeNode& node, const std::vector<Ref>& env, const TorchApi& api);
   /// Before a tensor's `.grad` is replaced.
   void keep_gradient(PyObject* tensor);
+  /// The same where the program does not look at the gradient's numbers: one that nobody else holds ends, and comes back as zeros.
+  /// So a run does not hold two sets of gradients.
+  void keep_cleared_gradient(PyObject* tensor);
   /// Before any other change. The function is called without a Python error set; false: the change stays.
   void on_undo(std::function<bool()> take_back);
   /// Something happens that cannot be taken back.
