@@ -131,15 +131,16 @@ void add_varying(ReadPlace place, PyObject* before, PyObject* now, TorchApi& api
   if (before == nullptr || now == nullptr || before == now) return;
   if (other_number(before, now)) varying[place];
   if (PyTuple_CheckExact(before) && PyTuple_CheckExact(now) && PyTuple_GET_SIZE(before) == PyTuple_GET_SIZE(now)) {
-    bool numbers = false;
+    bool numbers = false, plain = true;
     ReadPlace inside = place;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(now); ++i) {
       inside.item = i;
+      plain = plain && is_atom(PyTuple_GET_ITEM(before, i), api);
       if (!other_number(PyTuple_GET_ITEM(before, i), PyTuple_GET_ITEM(now, i))) continue;
       varying[inside];
       numbers = true;
     }
-    if (numbers) return;
+    if (numbers && plain) return;
   }
   if (Py_TYPE(before) != Py_TYPE(now) || !has_structure(before, api) || !has_structure(now, api)) return;
   DynamicDims fixed;

@@ -40,15 +40,43 @@ struct ValueGuard::Builder {
   /// Where an object was found: a root, or something that can hold another object in its place.
   struct Place {
     size_t root = SIZE_MAX;
-    PyObject* holder = nullptr;  // a list or dict
+    PyObject* holder = nullptr;  // a list, dict or tuple
     PyObject* key = nullptr;     // of a dict
-    Py_ssize_t index = 0;        // of a list
+    Py_ssize_t index = 0;        // of a list or tuple
+    Ref key_of_holder() const { return key != nullptr ? Ref::borrow(key) : Ref::steal(PyLong_FromSsize_t(index)); }
   };
+
+  bool is_placed_root(const Place& place) const {
+    return place.root < dynamic.places.size() && dynamic.places[place.root] >= 0;
+  }
+
+  /// Another tuple of the class can be made, and stand in its place.
+  bool can_be_replaced(PyObject* tuple, const Place& place) const {
+    if (dynamic.numbers.empty() || (!is_placed_root(place) && place.holder == nullptr)) return false;
+    PyTypeObject* const type = Py_TYPE(tuple);
+    return type == &PyTuple_Type ||
+           (is_python_class(type) && type->tp_dictoffset == 0 && type->tp_basicsize == PyTuple_Type.tp_basicsize);
+  }
+
+  bool holds_symbols(PyObject* tuple) const {
+    const auto inside = [tuple](const auto& item) { return item.holder.get() == tuple; };
+    return std::any_of(guard.symbolic_items_.begin(), guard.symbolic_items_.end(), inside) ||
+           std::any_of(guard.symbolic_tuples_.begin(), guard.symbolic_tuples_.end(), inside);
+  }
+
+  void note_tuple(PyObject* tuple, const Place& place) {
+    if (!holds_symbols(tuple)) return;
+    SymbolicTuple& noted = guard.symbolic_tuples_.emplace_back();
+    noted.tuple = Ref::borrow(tuple);
+    if (is_placed_root(place)) noted.root = place.root;
+    noted.holder = Ref::borrow(place.holder);
+    if (place.holder != nullptr) noted.key = place.key_of_holder();
+  }
 
   /// A number whose values vary, where a placeholder can be instead.
   bool add_number(PyObject* o, size_t at, const Place& place) {
     if (dynamic.mode == DynamicMode::kNever || dynamic.places.empty()) return false;
-    const bool root = place.root < dynamic.places.size() && dynamic.places[place.root] >= 0;
+    const bool root = is_placed_root(place);
     if (!root && place.holder == nullptr) return false;
     const bool varies = dynamic.numbers.contains(guard.items_[at].key);
     const int object = static_cast<int>(objects.size());
@@ -68,8 +96,7 @@ struct ValueGuard::Builder {
     if (root) {
       guard.symbolic_roots_.push_back({place.root, symbol, object});
     } else {
-      Ref key = place.key != nullptr ? Ref::borrow(place.key) : Ref::steal(PyLong_FromSsize_t(place.index));
-      guard.symbolic_items_.push_back({Ref::borrow(place.holder), std::move(key), symbol, object});
+      guard.symbolic_items_.push_back({Ref::borrow(place.holder), place.key_of_holder(), symbol, object});
     }
     return true;
   }
@@ -113,6 +140,7 @@ struct ValueGuard::Builder {
     if (const auto found = index.find(o); found != index.end()) {
       item().kind = Kind::kSame;
       item().same = found->second;
+      if (PyTuple_Check(o)) note_tuple(o, place);
       return;
     }
     index[o] = static_cast<int>(objects.size());
@@ -143,12 +171,13 @@ struct ValueGuard::Builder {
       item().has_dict = attributes && PyDict_CheckExact(attributes.get());
       const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
       item().count = static_cast<int>(n);
-      PyObject* holder = PyList_Check(o) ? o : nullptr;
+      PyObject* holder = PyList_Check(o) || can_be_replaced(o, place) ? o : nullptr;
       for (Py_ssize_t i = 0; i < n; ++i) {
         add(PySequence_Fast_GET_ITEM(o, i), depth + 1, {SIZE_MAX, holder, nullptr, i},
             inner_key(key, static_cast<size_t>(i)));
       }
       if (guard.items_[at].has_dict) add_attributes(attributes.get(), at, depth);
+      if (PyTuple_Check(o) && holder != nullptr) note_tuple(o, place);
       return;
     }
     if (PySet_CheckExact(o) && PySet_GET_SIZE(o) == 0) {

@@ -72,6 +72,14 @@ class ValueGuard {
     int object;
   };
   std::vector<SymbolicItem> take_symbolic_items() { return std::exchange(symbolic_items_, {}); }
+  /// A tuple that is the holder of such numbers, or of such a tuple, and its own place: a root, or an item as above. Neither: the
+  /// program finds it where no other tuple can stand. Those inside come before what holds them.
+  struct SymbolicTuple {
+    Ref tuple;
+    size_t root = SIZE_MAX;
+    Ref holder, key;
+  };
+  std::vector<SymbolicTuple> take_symbolic_tuples() { return std::exchange(symbolic_tuples_, {}); }
   /// Whether each torch module among the roots is the one of these roots.
   bool same_modules(PyObject* const* roots, size_t count) const;
   /// The roots alone, as the first part of check().
@@ -167,6 +175,7 @@ class ValueGuard {
   std::vector<bool> leaves_;      // likewise
   std::vector<SymbolicRoot> symbolic_roots_;
   std::vector<SymbolicItem> symbolic_items_;
+  std::vector<SymbolicTuple> symbolic_tuples_;
   std::vector<IntRange> ranges_;  // of the symbols
   std::vector<int> tensor_indices_;
   size_t root_count_ = 0;

@@ -308,9 +308,10 @@ void TapeConverter::convert(const TapeNode& node) {
   if (number_operation(node) != nullptr) return numbers_.convert(node);
   if (region_mark(node) != nullptr) return regions_.convert(node);
   if (function_end(node) != nullptr) return functions_.convert(node, [this](const TapeNode& each) { convert(each); });
-  const bool statistics = node.statistics && any_operator(node, &OpTraits::uncounted_statistics);
+  const bool uncounted =
+      (node.statistics && any_operator(node, &OpTraits::uncounted_statistics)) || writes_uncounted(*c_.tape, node);
   const bool dropout = node.mutates && any_operator(node, &OpTraits::may_write_nothing);
-  const std::vector<int64_t> before = statistics || dropout ? c_.versions() : std::vector<int64_t>();
+  const std::vector<int64_t> before = uncounted || dropout ? c_.versions() : std::vector<int64_t>();
   const std::vector<ValueId> values = dropout ? present_values() : std::vector<ValueId>();
   const std::vector<TensorRef> results = results_of(node);
   for (const auto& [slot, layout] : node.reshaped) {

@@ -28,8 +28,8 @@ Ref memory_as(PyObject* tensor, DType from, DType to, int64_t& offset) {
 
 /// A view that takes no gradient: those of training graphs are made by the host itself, on top of this. `constant`: detach()
 /// stands between; else it says, as eager's views do, that it requires grad where its base does.
-Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset, bool constant) {
-  const Ref detached = constant ? Ref::steal(PyObject_CallMethod(base, "detach", nullptr)) : Ref();
+Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset, const ViewOrigin& origin, bool constant) {
+  const Ref detached = constant ? apart_as(origin, base) : Ref();
   if (constant && !detached) return {};
   std::optional<GradientsSet> off;
   if (!constant && attribute_is_true(base, "requires_grad")) off.emplace(*TorchApi::get(), false);
@@ -43,7 +43,7 @@ Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset, bool 
 /// In eager what detach() gives is no view of anything.
 Ref CompiledRunner::without_base(size_t i, Ref view) const {
   if (!view || !(outputs_[i].origin.detached || outputs_[i].alone)) return view;
-  return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
+  return apart_as(outputs_[i].origin, view.get());
 }
 
 /// An output that is not simply a buffer of its own.
@@ -62,9 +62,9 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, Frame& frame) 
       if (int64_t start = 0; buffer.dtype != plan.outputs[i].ref.dtype)
         base = memory_as(base.get(), buffer.dtype, plan.outputs[i].ref.dtype, start);
       if (!base) return {};
-      Ref view = without_base(i, as_strided(base.get(), layout, layout.offset, hidden));
+      Ref view = without_base(i, as_strided(base.get(), layout, layout.offset, mine.origin, hidden));
       if (!hidden || !mine.origin.bases.empty() || !view) return view;
-      return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));  // no view in eager
+      return apart_as(mine.origin, view.get());  // no view in eager
     }
     case BufferHome::kInput: {
       Ref base = Ref::borrow(input(env, static_cast<size_t>(buffer.index)));
@@ -77,7 +77,7 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, Frame& frame) 
       if (buffer.dtype != plan.outputs[i].ref.dtype)
         base = memory_as(base.get(), buffer.dtype, plan.outputs[i].ref.dtype, offset);
       if (!base) return {};
-      return without_base(i, as_strided(base.get(), layout, layout.offset + offset, constant));
+      return without_base(i, as_strided(base.get(), layout, layout.offset + offset, mine.origin, constant));
     }
     case BufferHome::kHost: {
       const torch_abi::Api* abi = torch_abi::api();
@@ -95,7 +95,7 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, Frame& frame) 
       Ref result = TorchNative::get().wrap(handle);
       if (!result || frame.host_layout[i]) return result;
       if (layout.offset != 0 || !layout.fits({nullptr, sizes, strides, static_cast<int32_t>(rank)})) {
-        return without_base(i, as_strided(result.get(), layout, layout.offset, false));
+        return without_base(i, as_strided(result.get(), layout, layout.offset, outputs_[i].origin, false));
       }
       return result;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "capture/host/errors.h"
 #include "capture/host/package.h"
@@ -479,9 +480,9 @@ class TrainingRunner final : public GraphRunner {
       if (base < outputs_.size()) {
         origins_.back().of_result = outputs_[base];
       } else {  // of memory that no result is the whole of: nothing here but detach() changes what the view is
-        const bool detached = origins_.back().detached;
-        origins_.back() = ViewOrigin();
-        origins_.back().detached = detached;
+        const ViewOrigin whole = std::exchange(origins_.back(), ViewOrigin());
+        origins_.back().detached = whole.detached;
+        origins_.back().uncounted = whole.uncounted;
       }
     }
     run_ = package_function(PackageFunction::kTrainingRun);
@@ -536,7 +537,7 @@ class TrainingRunner final : public GraphRunner {
   Ref without_history(const ViewOrigin& origin, const std::vector<Ref>& env, TorchApi& api, const Ref& view) const {
     const bool hidden = origin.of_result >= 0 && !api.requires_grad(view.get()) && !origin.is_view_of(origin.of_result);
     Ref apart;
-    if (origin.detached || hidden) apart = Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
+    if (origin.detached || hidden) apart = apart_as(origin, view.get());
     if (origin.detached || (hidden && (!apart || origin.bases.empty()))) return apart;
     const int from = origin.of_result >= 0 ? origin.of_result : origin.base;
     PyObject* base = hidden ? apart.get() : from < 0 ? nullptr : env[static_cast<size_t>(from)].get();

@@ -15,12 +15,27 @@ ViewOrigin view_origin(const Tape& tape, int slot) {
       origin.constant = true;
       origin.detached = origin.detached || at == slot;
     }
+    origin.uncounted = origin.uncounted || made->name == "data";
     origin.recorded = origin.recorded || made->grad;
     origin.silent = origin.silent || !made->grad;
     if (!origin.constant) origin.bases.push_back(operand);
     origin.base = at = operand;
   }
   return origin;
+}
+
+Ref apart_as(const ViewOrigin& origin, PyObject* tensor) {
+  if (origin.uncounted) return attr(tensor, "data");
+  return Ref::steal(PyObject_CallMethod(tensor, "detach", nullptr));
+}
+
+bool writes_uncounted(const Tape& tape, const TapeNode& node) {
+  if (!node.mutates || !is_operator_call(node)) return false;
+  bool found = false;
+  for (PyObject* argument : written_arguments(node)) {
+    for_each_slot(argument, [&](int slot) { found = found || view_origin(tape, slot).uncounted; });
+  }
+  return found;
 }
 
 bool changes_older(const Tape& tape, size_t n, size_t first) {

@@ -14,6 +14,7 @@ struct ViewOrigin {
   int base = -1;           // slot of the tensor at their begin; -1: there are none
   bool detached = false;   // detach() is the last of them
   bool constant = false;   // detach() is among them
+  bool uncounted = false;  // `.data` is among them: writes do not count as the base's
   bool recorded = false;   // some were called with gradients on
   bool silent = false;     // some were not
   int of_result = -1;      // slot of the result whose memory it is given in
@@ -21,6 +22,10 @@ struct ViewOrigin {
   bool is_view_of(int slot) const { return std::find(bases.begin(), bases.end(), slot) != bases.end(); }
 };
 ViewOrigin view_origin(const Tape& tape, int slot);
+/// The tensor as the program has it: no view of its base, by `.data` or detach().
+Ref apart_as(const ViewOrigin& origin, PyObject* tensor);
+/// Whether the node writes through `.data`.
+bool writes_uncounted(const Tape& tape, const TapeNode& node);
 /// Whether the node `n` changes a tensor that was there before the node `first`, as far as is known.
 bool changes_older(const Tape& tape, size_t n, size_t first);
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "capture/trace/trace_context.h"
@@ -75,8 +76,9 @@ class NumberTracing final : public TraceFeature {
   };
 
   bool from_numbers(int slot) const;  // a number that no tensor decides
-  /// Placeholders for numbers in containers: until the trace ends they hold these.
-  void place_items(std::vector<ValueGuard::SymbolicItem> items);
+  /// Placeholders for numbers in containers: until the trace ends they hold these. Gives the roots of the guard that are tuples
+  /// with such numbers, and what stands for each.
+  std::vector<std::pair<size_t, Ref>> place_items(ValueGuard& guard);
   /// A call of Python's own with numbers that vary: types as functions, `round`, the module math. Null without an error set:
   /// it is none of these.
   Ref number_call(PyObject* callable, const KnownCall& known, PyObject* args);
@@ -93,7 +95,8 @@ class NumberTracing final : public TraceFeature {
   bool same_real_type(PyObject* tensors);
   /// A tuple with such numbers among its items, in the place of one from outside.
   PyObject* watched_number(ReadPlace place, PyObject* value);
-  PyObject* watched_value(ReadPlace place, PyObject* value);
+  /// `replaceable`: the trace goes on with what this gives.
+  PyObject* watched_value(ReadPlace place, PyObject* value, bool replaceable);
   PyObject* watched_tuple(ReadPlace place, PyObject* tuple);
   Ref small_number(Expr symbol, PyObject* value);
   /// Whether an operator with a number that varies and `other` needs no value.

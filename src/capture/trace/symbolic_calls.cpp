@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "capture/host/known_calls.h"
 #include "capture/tape/node_operators.h"
@@ -109,28 +112,88 @@ Ref NumberTracing::number_on_tape(int object, Expr symbol) {
   return t.symbols.make_float(value, bits, object, t.tape.add_float(value, object, bits));
 }
 
-void NumberTracing::place_items(std::vector<ValueGuard::SymbolicItem> items) {
+namespace {
+
+using ChangedTuples = std::unordered_map<PyObject*, Ref>;
+
+/// In a copy of the tuple: the item at `key`.
+bool change_item(ChangedTuples& changed, PyObject* tuple, PyObject* key, PyObject* item) {
+  Ref& copy = changed[tuple];
+  if (!copy) {
+    const Ref items = Ref::steal(PySequence_List(tuple));
+    const Ref args = items ? Ref::steal(PyTuple_Pack(1, items.get())) : Ref();
+    if (args) copy = Ref::steal(PyTuple_Type.tp_new(Py_TYPE(tuple), args.get(), nullptr));
+    if (!copy) return false;
+  }
+  const Py_ssize_t at = PyLong_AsSsize_t(key);
+  PyObject* const before = PyTuple_GET_ITEM(copy.get(), at);
+  PyTuple_SET_ITEM(copy.get(), at, Py_NewRef(item));
+  Py_DECREF(before);
+  return true;
+}
+
+/// Tuples that the program also finds where no other one can stand, and those in them.
+std::unordered_set<PyObject*> fixed_tuples(const std::vector<ValueGuard::SymbolicTuple>& tuples) {
+  std::unordered_set<PyObject*> fixed;
+  for (size_t i = tuples.size(); i-- > 0;) {
+    const ValueGuard::SymbolicTuple& each = tuples[i];
+    if ((each.root == SIZE_MAX && !each.holder) || fixed.contains(each.holder.get())) fixed.insert(each.tuple.get());
+  }
+  return fixed;
+}
+
+}  // namespace
+
+std::vector<std::pair<size_t, Ref>> NumberTracing::place_items(ValueGuard& guard) {
   Trace& t = *trace_;
-  for (ValueGuard::SymbolicItem& item : items) {
+  const std::vector<ValueGuard::SymbolicTuple> tuples = guard.take_symbolic_tuples();
+  const std::unordered_set<PyObject*> fixed = fixed_tuples(tuples);
+  ChangedTuples changed;
+  for (ValueGuard::SymbolicItem& item : guard.take_symbolic_items()) {
     Ref value = Ref::borrow(t.objects[static_cast<size_t>(item.object)]);
     Ref number = number_on_tape(item.object, item.symbol);
-    if (put_item(item.holder.get(), item.key.get(), value.get(), number.get())) {
+    PyObject *const holder = item.holder.get(), *const key = item.key.get();
+    if (PyTuple_Check(holder)) {
+      if (fixed.contains(holder) || !change_item(changed, holder, key, number.get())) plain_number(number.get());
+    } else if (put_item(holder, key, value.get(), number.get())) {
       own_.placed.push_back({std::move(item.holder), std::move(item.key), std::move(number), std::move(value)});
     } else {
       plain_number(number.get());  // it is read as it is
     }
   }
+  std::vector<std::pair<size_t, Ref>> roots;
+  for (const ValueGuard::SymbolicTuple& each : tuples) {
+    const auto found = changed.find(each.tuple.get());
+    if (found == changed.end()) continue;
+    const Ref now = found->second;
+    mark_born(now.get());
+    t.alive.push_back(now);
+    PyObject* const holder = each.holder.get();
+    if (each.root != SIZE_MAX) {
+      roots.emplace_back(each.root, now);
+    } else if (PyTuple_Check(holder)) {
+      if (!change_item(changed, holder, each.key.get(), now.get())) settle_reachable(now.get());
+    } else if (put_item(holder, each.key.get(), each.tuple.get(), now.get())) {
+      own_.placed.push_back({each.holder, each.key, now, each.tuple});
+    } else {
+      settle_reachable(now.get());
+    }
+  }
+  forget_error();
+  return roots;
 }
 
 void NumberTracing::place_symbols(Frame& f, const std::vector<int>& places) {
   Trace& t = *trace_;
-  place_items(t.guard.take_symbolic_items());
-  if (t.guard.symbolic_roots().empty()) return;
+  std::vector<std::pair<size_t, Ref>> roots = place_items(t.guard);
+  for (const auto& [root, symbol, object] : t.guard.symbolic_roots()) {
+    roots.emplace_back(root, number_on_tape(object, symbol));
+  }
+  if (roots.empty()) return;
   std::vector<Ref> stack;
   for (int i = 0; i < f.stack_depth(); ++i) stack.push_back(Ref::borrow(f.stack()[i]));
   bool stack_changed = false;
-  for (const auto& [root, symbol, object] : t.guard.symbolic_roots()) {
-    const Ref number = number_on_tape(object, symbol);
+  for (const auto& [root, number] : roots) {
     const int place = places[root];
     if (place < f.local_count()) {
       f.set_local(place, number.get());
@@ -220,7 +283,7 @@ PyObject* NumberTracing::watched(ReadPlace place, PyObject* value) {
     if (PyObject* made = watched_tuple(place, value)) return made;
   }
   if (!own_.varying.contains(place) || !trace_->object_guards.is_original(place)) return nullptr;
-  return PyLong_Check(value) || PyFloat_Check(value) ? watched_number(place, value) : watched_value(place, value);
+  return PyLong_Check(value) || PyFloat_Check(value) ? watched_number(place, value) : watched_value(place, value, true);
 }
 
 void NumberTracing::watch_key(PyObject* dict, PyObject* key) {
@@ -228,13 +291,13 @@ void NumberTracing::watch_key(PyObject* dict, PyObject* key) {
   PyObject* const value = own_.varying.empty() || !PyUnicode_CheckExact(key) ? nullptr : PyDict_GetItem(dict, key);
   // C code would find the number itself.
   const bool other = value != nullptr && !PyLong_Check(value) && !PyFloat_Check(value) && own_.varying.contains(place);
-  if (other && trace_->object_guards.is_original(place) && Ref::steal(watched_value(place, value))) return;
+  if (other && trace_->object_guards.is_original(place) && Ref::steal(watched_value(place, value, false))) return;
   trace_->object_guards.dict_key(dict, key);
 }
 
 bool NumberTracing::watch_item(ReadPlace place, PyObject* item) {
   if (!own_.varying.contains(place) || PyLong_Check(item) || PyFloat_Check(item)) return false;
-  return static_cast<bool>(Ref::steal(watched_value(place, item)));
+  return static_cast<bool>(Ref::steal(watched_value(place, item, false)));
 }
 
 PyObject* NumberTracing::watched_number(ReadPlace place, PyObject* value) {
@@ -262,8 +325,9 @@ PyObject* NumberTracing::watched_number(ReadPlace place, PyObject* value) {
   return Py_XNewRef(made.get());
 }
 
-PyObject* NumberTracing::watched_value(ReadPlace place, PyObject* value) {
+PyObject* NumberTracing::watched_value(ReadPlace place, PyObject* value, bool replaceable) {
   Trace& t = *trace_;
+  if (const auto found = own_.numbers.find(place); found != own_.numbers.end()) return Py_NewRef(found->second.get());
   if (own_.values.contains(place)) return Py_NewRef(value);
   if (t.index_of(value) < 0 && (t.tape.find(value) >= 0 || t.object_guards.seen_objects().contains(value)))
     return nullptr;              // known as the object that it is
@@ -276,13 +340,17 @@ PyObject* NumberTracing::watched_value(ReadPlace place, PyObject* value) {
   if (!plain.unsupported_tensor.empty()) return nullptr;
   static_cast<VaryingItems&>(dims) = own_.varying.at(place);
   dims.mode = owner_.dynamic;
-  dims.places = {-1};  // numbers in it may be symbols
+  dims.places = {replaceable ? 0 : -1};  // numbers in it may be symbols
   objects = t.objects;
   guard.build_behind(value, api_, dims, t.symbols, objects);
   origins().found_in_place(t, std::move(objects), guard);
-  place_items(guard.take_symbolic_items());
+  const std::vector<std::pair<size_t, Ref>> changed = place_items(guard);
   t.object_guards.value(place, std::move(guard));
   own_.values.insert(place);
+  if (!changed.empty()) {
+    t.alive.push_back(Ref::borrow(value));
+    return Py_NewRef(own_.numbers.emplace(place, changed.front().second).first->second.get());
+  }
   return Py_NewRef(value);
 }
 

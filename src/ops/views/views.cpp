@@ -524,7 +524,8 @@ void register_views(OpRegistry& r) {
   view("unfold", "(Tensor self, int dimension, SymInt size, SymInt step) -> Tensor", "torch.Tensor.unfold", unfold_meta,
        unfold_lower);
   view("alias", "(Tensor self) -> Tensor", "", alias_meta, alias_lower);
-  view("detach", "(Tensor self) -> Tensor", "torch.Tensor.detach torch.detach", alias_meta, alias_lower);
+  view("detach", "(Tensor self) -> Tensor", "torch.Tensor.detach torch.detach torch.Tensor.data.__get__", alias_meta,
+       alias_lower);
   r.add(make_op({"reshape_copy", OpKind::kPointwise, "(Tensor self, SymInt[] size) -> Tensor", ""}, reshape_copy_meta,
                 nullptr, reshape_copy_lower));
   register_spellings(r);
