@@ -1,5 +1,7 @@
 #include "capture/entries/class_watch.h"
 
+#include <algorithm>
+
 #include "capture/entries/guards.h"
 #include "capture/entries/lifetimes.h"
 #include "capture/host/torch_api.h"
@@ -13,13 +15,6 @@ unsigned version_tag(PyTypeObject* type) {
   static PyObject* const any = PyUnicode_InternFromString("__doc__");
   if (type->tp_version_tag == 0) _PyType_Lookup(type, any);
   return type->tp_version_tag;
-}
-
-/// Of no use to C code: only a look-up by name makes a difference of it.
-bool is_plain_data(PyObject* value) {
-  return value == nullptr || value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) ||
-         PyFloat_CheckExact(value) || PyComplex_CheckExact(value) || PyUnicode_CheckExact(value) ||
-         PyBytes_CheckExact(value);
 }
 
 bool is_special(PyObject* name) {
@@ -65,6 +60,12 @@ PyObject* ClassWatch::Base::value_before(PyObject* name, PyObject* held) const {
   return object == Py_None ? nullptr : object;  // it has ended
 }
 
+bool is_plain_data(PyObject* value) {
+  return value == nullptr || value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) ||
+         PyFloat_CheckExact(value) || PyComplex_CheckExact(value) || PyUnicode_CheckExact(value) ||
+         PyBytes_CheckExact(value);
+}
+
 PyObject* class_dict(PyTypeObject* type) {
   return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 ? type->tp_dict : nullptr;
 }
@@ -103,12 +104,17 @@ void ClassWatch::read(PyObject* name) {
   }
 }
 
-bool ClassWatch::matters(PyObject* name, PyObject* before, PyObject* now) const {
+bool ClassWatch::matters(const Base& base, PyObject* name, PyObject* before, PyObject* now) const {
   if (same_value(before, now)) return false;
   if (all_ || !is_plain_data(before) || !is_plain_data(now) || is_special(name)) return true;
   const int known = PySet_Contains(names_.get(), name);
   if (known < 0) forget_error();
-  return known != 0;
+  return known != 0 && !is_hidden(base, name);
+}
+
+bool ClassWatch::is_hidden(const Base& base, PyObject* name) const {
+  const auto has = [name](const Base& each) { return PyDict_Contains(each.before.get(), name) == 1; };
+  return std::any_of(bases_.data(), &base, has);
 }
 
 bool ClassWatch::same(const Base& base, std::string* why) const {
@@ -127,13 +133,13 @@ bool ClassWatch::same(const Base& base, std::string* why) const {
     PyObject* now = PyDict_GetItemWithError(dict, key);
     if (now == nullptr) forget_error();
     PyObject* was = base.value_before(key, value);
-    if (matters(key, was, now)) return fail(key, was, now);
+    if (matters(base, key, was, now)) return fail(key, was, now);
   }
   at = 0;
   while (PyDict_Next(dict, &at, &key, &value) != 0) {
     PyObject* before = PyDict_GetItemWithError(base.before.get(), key);
     if (before == nullptr) forget_error();
-    if (before == nullptr && matters(key, nullptr, value)) return fail(key, nullptr, value);
+    if (before == nullptr && matters(base, key, nullptr, value)) return fail(key, nullptr, value);
   }
   return true;
 }

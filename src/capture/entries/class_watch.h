@@ -37,7 +37,9 @@ class ClassWatch {
     int traverse(const Visitor& visit) const { return visit(type, before, weakly); }
   };
   bool same(const Base& base, std::string* why) const;
-  bool matters(PyObject* name, PyObject* before, PyObject* now) const;
+  bool matters(const Base& base, PyObject* name, PyObject* before, PyObject* now) const;
+  /// A class that comes before this one in the order of look-ups has the name.
+  bool is_hidden(const Base& base, PyObject* name) const;
   Ref type_, mro_;
   std::vector<Base> bases_;
   Ref names_;  // a set
@@ -61,6 +63,8 @@ class ClassGuards {
   std::unordered_map<PyObject*, size_t> index_;
 };
 
+/// Of no use to C code: only a look-up by name makes a difference of it.
+bool is_plain_data(PyObject* value);
 /// The dict of a class; borrowed, null for classes in C.
 PyObject* class_dict(PyTypeObject* type);
 /// The dict in which the look-up of an attribute of a class ends; borrowed, null when no Python class has it.

@@ -109,7 +109,10 @@ static bool is_thread_local(PyObject* object) {
 /// A class attribute. Where `number` a placeholder for one that varies, found in the dict of the class itself or of a base.
 PyObject* ReadTracing::watch_class(PyTypeObject* type, PyObject* name, bool number) {
   Trace& t = *trace_;
+  PyObject* const own = class_dict(type);
+  if (own != nullptr && writes().has_written(own, name)) return nullptr;
   PyObject* dict = number && !numbers().varying().empty() ? defining_dict(type, name) : nullptr;
+  if (dict != nullptr && writes().has_written(dict, name)) dict = nullptr;
   PyObject* value = dict != nullptr ? PyDict_GetItem(dict, name) : nullptr;
   PyObject* found = _PyType_Lookup(type, name);
   PyObject* made = value != nullptr && value == found ? numbers().watched({dict, name}, value) : nullptr;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/entries/class_watch.h"
 #include "capture/host/known_calls.h"
 #include "capture/host/natures.h"
 #include "capture/trace/call_tracing.h"
@@ -130,9 +131,36 @@ int WriteTracing::set_attribute(PyObject* owner, PyObject* name, PyObject* value
       trace_->object_guards.type(reinterpret_cast<PyObject*>(type), name);
       return kNotHandled;
     }
+    if (PyType_Check(owner)) return write_class_attribute(owner, name, value);
     return write_break("write to an attribute of an object that existed before the trace (" + type_name(owner) + ")");
   }
   return write_attribute(owner, name, value);
+}
+
+/// Plain data of a class in the place of plain data: no other look-up changes by it.
+int WriteTracing::write_class_attribute(PyObject* owner, PyObject* name, PyObject* value) {
+  auto* const type = reinterpret_cast<PyTypeObject*>(owner);
+  PyTypeObject* const metaclass = Py_TYPE(owner);
+  PyObject* const dict = class_dict(type);
+  PyObject* const before = dict != nullptr ? PyDict_GetItemWithError(dict, name) : nullptr;
+  forget_error();
+  const auto plain = [](PyObject* o) { return o != nullptr && (is_plain_data(o) || is_symbolic_number(o)); };
+  const bool known = PyUnicode_Check(name) && metaclass->tp_setattro == PyType_Type.tp_setattro &&
+                     (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) == 0 && _PyType_Lookup(metaclass, name) == nullptr &&
+                     !text_of(name).starts_with("__");
+  if (!known || !plain(before) || !plain(value) || !origins().reachable(owner)) {
+    return write_break("write to an attribute of an object that existed before the trace (" + type_name(owner) + ")");
+  }
+  if (!break_before_write(owner)) return -1;
+  if (!tracing()) return kNotHandled;
+  reads().watch_class(metaclass, name, false);
+  trace_->transaction.on_undo([held = Ref::borrow(owner), name = Ref::borrow(name), value = Ref::borrow(before)] {
+    return PyType_Type.tp_setattro(held.get(), name.get(), value.get()) == 0;
+  });
+  if (PyType_Type.tp_setattro(owner, name, value) != 0) return -1;
+  own_.class_attributes.emplace(dict, name);
+  note_call(&PyType_Type, owner, "__setattr__", {name, value});
+  return 0;
 }
 
 int WriteTracing::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {

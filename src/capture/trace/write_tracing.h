@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <initializer_list>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "capture/trace/trace_context.h"
 
@@ -38,11 +40,17 @@ class WriteTracing final : public TraceFeature {
   /// Where a write to an older object can be no part of a graph, this breaks it. False with a Python error set.
   bool break_before_write(PyObject* target);
 
+  /// Whether the trace has given the class with this dict the attribute.
+  bool has_written(PyObject* class_dict, PyObject* name) const {
+    return own_.class_attributes.contains({class_dict, name});
+  }
+
   /// Nothing is left of the last trace.
   void reset() { own_ = {}; }
 
  private:
   int write_attribute(PyObject* owner, PyObject* name, PyObject* value);
+  int write_class_attribute(PyObject* owner, PyObject* name, PyObject* value);
   /// The method `name` of the C type `type` on `target`.
   PyObject* mutate(PyTypeObject* type, PyObject* target, const std::string& name, std::span<PyObject* const> operands,
                    bool keywords, const Perform& perform);
@@ -59,6 +67,7 @@ class WriteTracing final : public TraceFeature {
   struct Own {
     Ref hooks_at_start;         // why hooks on saved tensors were refused, once a switch of theirs is thrown
     bool hooks_thrown = false;  // such switches are among the effects
+    std::set<std::pair<PyObject*, PyObject*>> class_attributes;
   };
   Own own_;
 };
