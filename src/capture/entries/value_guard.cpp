@@ -300,7 +300,9 @@ void ValueGuard::build_behind(PyObject* value, TorchApi& api, const DynamicDims&
     if (source.object >= 0 && source.dim >= 0 && !source.stride)
       builder.by_size.emplace(symbols.hints()[i], symbols.symbols()[i]);
   }
-  builder.add(value, 0, {}, 0);
+  Builder::Place place;
+  if (!dynamic.places.empty()) place.root = 0;
+  builder.add(value, 0, place, 0);
   ranges_ = symbols.ranges();
 }
 

@@ -86,12 +86,15 @@ STATES: list[tuple[Callable[..., Any], Callable[[], Any]]] = [
 ]
 
 
+@pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize(("step", "make"), STATES, ids=lambda f: f.__name__)
-def test_states(step: Callable[..., Any], make: Callable[[], Any]) -> None:
+def test_states(step: Callable[..., Any], make: Callable[[], Any], given: bool) -> None:
+    """Of an object that comes with the call, or that the function has."""
     compiled, eager = Owner(state=make()), Owner(state=make())
-    function = tatara.compile(step)
+    function = tatara.compile(step if given else lambda x: step(compiled, x))
     for i in range(12):
-        same((function(compiled, X * i), vars(compiled)), (step(eager, X * i), vars(eager)))
+        result = function(compiled, X * i) if given else function(X * i)
+        same((result, vars(compiled)), (step(eager, X * i), vars(eager)))
     stats = tatara.stats()
     assert stats["graphs"] <= 4 and stats["breaks"] == 0
 
