@@ -490,13 +490,13 @@ def test_graph_break_between_writes(backend: str, capsys: Any) -> None:
 @pytest.mark.parametrize("what", ["class attribute", "generator", "C descriptor"])
 def test_reasons(what: str) -> None:
     class Kind:
-        count = 0
+        count: Any = 0
 
     turn = (n for n in range(1, 7))
 
     def f(x: Any) -> Any:
         if what == "class attribute":
-            Kind.count = 3
+            Kind.count = x
         elif what == "generator":
             x = x + next(turn)
         else:
