@@ -241,6 +241,8 @@ struct For {
   /// A vector loop whose statements use the carried values of every iteration: the lanes get running totals. Each `next`
   /// is one Let of the combine operator on `arg` and an element; nothing else uses `arg`.
   bool scan = false;
+  /// Of a serial loop that carries nothing: an iteration at whose end this scalar of the body is true is the last one.
+  ScalarId until = kNoScalar;
   std::vector<Carried> carried;
   std::unique_ptr<CombineFn> combine_fn;
   std::unique_ptr<Block> body;

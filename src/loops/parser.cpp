@@ -468,6 +468,10 @@ class Parser {
     if (!name) fail("malformed loop");
     bool open = text.ends_with(" {");
     if (open) text.remove_suffix(2);
+    if (const size_t until = text.find(" until "); until != std::string_view::npos) {
+      result.until = value(text.substr(until + 7));
+      text = text.substr(0, until);
+    }
     result.scan = text.ends_with(" scan");
     if (result.scan) text.remove_suffix(5);
     result.extent = expr(text);

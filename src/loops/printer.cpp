@@ -255,6 +255,7 @@ class Printer {
   void statement(const For& loop, int depth) {
     out_ += std::string(kind_name(loop.kind)) + " " + loop.var.str() + " in " + loop.extent.str();
     if (loop.scan) out_ += " scan";
+    if (loop.until != kNoScalar) out_ += " until " + value(loop.until);
     for (const Carried& c : loop.carried) {
       out_ += "\n";
       indent(depth + 2);
@@ -384,6 +385,9 @@ class Verifier {
       TATARA_CHECK(c.combine != Combine::kCustom || f.combine_fn != nullptr, "no merge function in ", kernel_.name);
     }
     block(*f.body, f.kind == LoopKind::kParallel, in_vector || f.kind == LoopKind::kVector);
+    use_optional(f.until);
+    TATARA_CHECK(f.until == kNoScalar || (f.kind == LoopKind::kSerial && f.carried.empty() && !in_vector),
+                 "no such loop ends early, in ", kernel_.name);
     for (const Carried& c : f.carried) {
       use(c.next);
       define(c.result);

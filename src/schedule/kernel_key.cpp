@@ -72,8 +72,8 @@ class KeyWriter {
     all(left, right, result, body);
   }
   void put(const loops::For& loop) {
-    const auto& [var, extent, kind, scan, carried, combine_fn, body] = loop;
-    all(var, extent, kind, scan, carried, combine_fn, body);
+    const auto& [var, extent, kind, scan, until, carried, combine_fn, body] = loop;
+    all(var, extent, kind, scan, until, carried, combine_fn, body);
   }
   void put(const loops::If& branch) {
     const auto& [condition, body] = branch;

@@ -228,6 +228,32 @@ TEST(Codegen, UniformLoadsWithOtherValuesOfLanes) {
   }
 }
 
+// Behind the iteration that says so, a serial loop has no further one.
+TEST(Codegen, LoopsEndWhereTheirBodySaysSo) {
+  const std::string text =
+      "kernel test(in b0: i64[100], out b1: i64[1]) {\n"
+      "  for i in 100 until %2 {\n"
+      "    %0: i64 = load b0[i]\n"
+      "    %1: i64 = const(7)\n"
+      "    store b1[0] = %0\n"
+      "    %2: bool = eq(%0, %1)\n"
+      "  }\n"
+      "}\n";
+  for (const int64_t place : {0, 40, 99, 100}) {
+    Lab lab;
+    lab.kernel = parse_kernel(text);
+    EXPECT_EQ(print_kernel(lab.kernel), text);
+    std::vector<int64_t> given(100);
+    for (size_t i = 0; i < given.size(); ++i) given[i] = 1000 + static_cast<int64_t>(i);
+    if (place < 100) given[static_cast<size_t>(place)] = 7;
+    int64_t last = 0;
+    void* buffers[] = {given.data(), &last};
+    KernelFault fault{};
+    EXPECT_EQ(lab.compile()(buffers, nullptr, nullptr, 0, 1, &fault), 0);
+    EXPECT_EQ(last, place < 100 ? 7 : 1099);
+  }
+}
+
 TEST(Codegen, GatherChecksBounds) {
   Lab lab;
   ExprContext& c = lab.c();

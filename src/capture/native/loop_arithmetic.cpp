@@ -5,7 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "capture/native/loop_reader.h"
+#include "capture/native/loop_ints.h"
+#include "capture/native/loop_operations.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -20,46 +21,69 @@ constexpr int64_t kMostWhole = int64_t{1} << 52;
 
 bool is_number(const Value& v) { return std::holds_alternative<Number>(v); }
 bool is_grid(const Value& v) { return std::holds_alternative<GridRef>(v); }
+/// A complex number of Python's for certain.
+bool is_pair(const Value& v) {
+  const auto* number = std::get_if<Number>(&v);
+  return number != nullptr && is_complex(number->dtype) && number->strength == Strength::kWeak;
+}
 bool is_whole(const Value& v) { return std::holds_alternative<Whole>(v); }
-
-std::optional<ScalarOp> operator_of(int op) {
-  switch (op) {
-    case NB_ADD: return ScalarOp::kAdd;
-    case NB_SUBTRACT: return ScalarOp::kSub;
-    case NB_MULTIPLY: return ScalarOp::kMul;
-    case NB_TRUE_DIVIDE: return ScalarOp::kDiv;
-    default: return std::nullopt;
-  }
-}
-
-Strength joined_strength(Strength a, Strength b) {
-  if (a == Strength::kStrong || b == Strength::kStrong) return Strength::kStrong;
-  return a == b ? a : Strength::kEither;
-}
 
 }  // namespace
 
-Value LoopReader::binary(int op, const Value& a, const Value& b) {
+/// A bool of Python's as the int that it is.
+Value LoopOperations::as_int(const Condition& condition) {
+  if (condition.numpys) throw Unsupported("arithmetic on bools of NumPy's");
+  if (!condition.known) return Number{builder_->cast(condition.id, DType::kInt64), DType::kInt64, Strength::kWeak};
+  const int64_t value = *condition.known ? 1 : 0;
+  return Whole{builder_->constant(value), {value, value}};
+}
+
+Value LoopOperations::binary(int op, const Value& a, const Value& b) {
   if (op == NB_MATRIX_MULTIPLY) return dot(a, b);
+  for (const Value* each : {&a, &b}) {
+    const auto* condition = std::get_if<Condition>(each);
+    if (condition == nullptr) continue;
+    if (op == NB_AND || op == NB_OR || op == NB_XOR) throw Unsupported("an operator on bools");
+    const Value number = as_int(*condition);
+    return each == &a ? binary(op, number, b) : binary(op, a, number);
+  }
   const auto* power = std::get_if<Whole>(&b);
-  if (op == NB_POWER && power != nullptr && power->value.is_const(2)) {
+  const auto* base = std::get_if<Number>(&a);
+  const bool of_pair = base != nullptr && is_complex(base->dtype) && base->strength != Strength::kStrong;
+  if (op == NB_POWER && power != nullptr && power->value.is_const(2) && !of_pair) {
     const auto* grid = std::get_if<GridRef>(&a);
     const Value once = grid != nullptr && (*grid)->costly ? Value(materialise(*grid)) : a;
     return binary(NB_MULTIPLY, once, once);
   }
-  if (is_whole(a) && is_whole(b)) return whole_binary(op, std::get<Whole>(a), std::get<Whole>(b));
-  const std::optional<ScalarOp> scalar = operator_of(op);
-  if (!scalar) throw Unsupported(str_cat("the operator ", op, " on floats"));
-  if (is_grid(a) || is_grid(b)) return combine(*scalar, a, b);
+  if (is_whole(a) && is_whole(b)) {
+    if (std::optional<Value> known = whole_binary(op, std::get<Whole>(a), std::get<Whole>(b))) return *known;
+  }
+  if (is_grid(a) || is_grid(b)) {
+    const std::optional<ScalarOp> scalar = scalar_operator(op);
+    if (!scalar) throw Unsupported(str_cat("the operator ", op, " on arrays"));
+    return combine(*scalar, a, b);
+  }
   if (!(is_number(a) || is_whole(a)) || !(is_number(b) || is_whole(b))) throw Unsupported("an operator on objects");
-  const DType dtype = *scalar == ScalarOp::kDiv && is_integral(joined(a, b)) ? DType::kFloat64 : joined(a, b);
-  return number_binary(op, as_number(a, dtype), as_number(b, dtype));
+  const DType common = joined(a, b);
+  const DType dtype = op == NB_TRUE_DIVIDE && is_integral(common) ? DType::kFloat64 : common;
+  if (is_python_int(a) && is_python_int(b) && op != NB_TRUE_DIVIDE) {
+    const IntRange range = is_whole(b) ? std::get<Whole>(b).range : IntRange{INT64_MIN, INT64_MAX};
+    const ScalarId x = as_number(a, dtype).id;
+    return Number{python_int(*builder_, op, x, as_number(b, dtype).id, range), dtype, Strength::kWeak};
+  }
+  const Number x = as_number(a, dtype);
+  const Value result = number_binary(op, x, as_number(b, dtype));
+  const auto* either = std::get_if<Number>(&result);
+  if (either == nullptr || either->strength != Strength::kEither || !(is_pair(a) || is_pair(b))) return result;
+  // Whatever the other one is, the result is complex.
+  return Number{either->id, dtype, Strength::kWeak};
 }
 
-Value LoopReader::whole_binary(int op, const Whole& a, const Whole& b) {
+/// Of ints that are expressions; nullopt: the result is none, and has to be computed when the loop runs.
+std::optional<Value> LoopOperations::whole_binary(int op, const Whole& a, const Whole& b) {
   ExprContext& ctx = builder_->ctx();
-  const auto bounded = [](Whole result) -> Value {
-    if (result.range.lo < -kMostWhole || result.range.hi > kMostWhole) throw Unsupported("an int that may be large");
+  const auto bounded = [](Whole result) -> std::optional<Value> {
+    if (result.range.lo < -kMostWhole || result.range.hi > kMostWhole) return std::nullopt;
     return result;
   };
   switch (op) {
@@ -71,52 +95,50 @@ Value LoopReader::whole_binary(int op, const Whole& a, const Whole& b) {
     }
     case NB_FLOOR_DIVIDE:
     case NB_REMAINDER: {
-      if (b.range.lo <= 0) throw Unsupported("a division of ints by what may be zero or below");
+      if (b.range.lo <= 0) return std::nullopt;
       const Expr result = op == NB_REMAINDER ? ctx.mod(a.value, b.value) : ctx.floordiv(a.value, b.value);
       return bounded({result, range_of(result)});
     }
-    case NB_TRUE_DIVIDE: {
-      const DType dtype = DType::kFloat64;
-      return number_binary(op, as_number(a, dtype), as_number(b, dtype));
-    }
-    default: throw Unsupported(str_cat("the operator ", op, " on ints"));
+    default: return std::nullopt;
   }
 }
 
-/// NumPy warns where an int of its own leaves its type.
-Value LoopReader::small_int_binary(int op, const Number& a, const Number& b) {
-  const DType dtype = a.dtype;
-  if (dtype_size(dtype) > 4) throw Unsupported("arithmetic on 64-bit ints of NumPy's");
-  const DType wide = DType::kInt64;
-  const ScalarId result =
-      builder_->emit(*operator_of(op), wide, {builder_->cast(a.id, wide), builder_->cast(b.id, wide)});
-  const ScalarId narrow = builder_->cast(result, dtype);
-  builder_->stop_if(builder_->emit(ScalarOp::kNe, DType::kBool, {builder_->cast(narrow, wide), result}));
-  return Number{narrow, dtype, Strength::kStrong};
-}
-
-Value LoopReader::number_binary(int op, const Number& a, const Number& b) {
-  if (is_integral(a.dtype)) return small_int_binary(op, a, b);
+Value LoopOperations::number_binary(int op, const Number& a, const Number& b) {
+  if (is_integral(a.dtype)) return Number{numpy_int(*builder_, op, a.id, b.id), a.dtype, Strength::kStrong};
   const Strength strength = joined_strength(a.strength, b.strength);
+  // Python's way to divide is another one.
+  if (is_complex(a.dtype) && strength != Strength::kStrong && op == NB_TRUE_DIVIDE)
+    throw Unsupported("a division of complex numbers of Python's");
+  const std::optional<ScalarOp> scalar = scalar_operator(op);
+  if (!scalar) throw Unsupported(str_cat("the operator ", op, " on floats"));
   // Python raises for a division by zero, NumPy warns.
   if (op == NB_TRUE_DIVIDE && strength != Strength::kStrong)
     builder_->stop_if(builder_->emit(ScalarOp::kEq, DType::kBool, {b.id, builder_->number(0, b.dtype)}));
-  return Number{builder_->emit(*operator_of(op), a.dtype, {a.id, b.id}), a.dtype, strength};
+  return Number{builder_->emit(*scalar, a.dtype, {a.id, b.id}), a.dtype, strength};
 }
 
-Value LoopReader::negative(const Value& value) {
+Value LoopOperations::negative(const Value& value) {
   if (const auto* whole = std::get_if<Whole>(&value))
     return Whole{builder_->ctx().neg(whole->value), {-whole->range.hi, -whole->range.lo}};
+  if (is_python_int(value)) return binary(NB_SUBTRACT, Whole{builder_->constant(0), {0, 0}}, value);
   return apply_unary(ScalarOp::kNeg, value, true);
 }
 
+Value LoopOperations::inverted(const Value& value) {
+  const bool whole = is_whole(value);
+  const auto* number = std::get_if<Number>(&value);
+  if (!whole && (number == nullptr || !is_integral(number->dtype))) throw Unsupported("~ of a value that is no int");
+  const Number x = whole ? as_number(value, DType::kInt64) : *number;
+  return Number{builder_->emit(ScalarOp::kNot, x.dtype, {x.id}), x.dtype, x.strength};
+}
+
 /// In this type: an int, or a number of a type that joins to it.
-Number LoopReader::as_number(const Value& value, DType dtype) {
+Number LoopOperations::as_number(const Value& value, DType dtype) {
+  const bool is_unsigned = is_integral(dtype) && !is_signed(dtype);
+  const int bits = 8 * dtype_size(dtype) - (is_unsigned ? 0 : 1);
   if (const auto* whole = std::get_if<Whole>(&value)) {
     if (whole->range.lo < -kMostWhole || whole->range.hi > kMostWhole) throw Unsupported("an int that may be large");
-    const int bits = 8 * dtype_size(dtype);
-    const bool is_unsigned = is_integral(dtype) && !is_signed(dtype);
-    const int64_t most = bits == 64 ? kMostWhole : (int64_t{1} << (is_unsigned ? bits : bits - 1)) - 1;
+    const int64_t most = bits >= 63 ? kMostWhole : (int64_t{1} << bits) - 1;
     if (is_integral(dtype) && (whole->range.lo < (is_unsigned ? 0 : -most) || whole->range.hi > most))
       throw Unsupported("an int that may not fit into the type of an array");
     const ScalarId number = builder_->index(whole->value, is_complex(dtype) ? real_dtype(dtype) : dtype);
@@ -124,51 +146,46 @@ Number LoopReader::as_number(const Value& value, DType dtype) {
   }
   const auto* number = std::get_if<Number>(&value);
   if (number == nullptr) throw Unsupported("a value that is no number");
-  return {builder_->cast(number->id, dtype), dtype, number->strength};
+  if (!is_python_int(value) || dtype == number->dtype)
+    return {builder_->cast(number->id, dtype), dtype, number->strength};
+  if (!is_integral(dtype)) {
+    // Floats take ints that they have exactly.
+    stop_beyond(*builder_, number->id, dtype == DType::kFloat32 || dtype == DType::kComplex64 ? 24 : 52);
+    return {builder_->cast(number->id, dtype), dtype, Strength::kWeak};
+  }
+  if (bits >= 63) throw Unsupported("an int of Python's with an unsigned one");
+  const ScalarId narrow = builder_->cast(number->id, dtype);
+  const ScalarId again = builder_->cast(narrow, DType::kInt64);
+  builder_->stop_if(builder_->emit(ScalarOp::kNe, DType::kBool, {again, number->id}));
+  return {narrow, dtype, Strength::kWeak};
+}
+
+/// An int as an expression: one that is not known stops the kernel where it is beyond 2^40.
+Whole LoopOperations::as_whole(const Value& value) {
+  if (const auto* whole = std::get_if<Whole>(&value)) return *whole;
+  const auto* number = std::get_if<Number>(&value);
+  if (number == nullptr || !is_integral(number->dtype) || number->dtype == DType::kUInt64)
+    throw Unsupported("a value that is no int");
+  constexpr int64_t kFar = int64_t{1} << 40;
+  const ScalarId wide = builder_->cast(number->id, DType::kInt64);
+  const ScalarId far = builder_->index(builder_->constant(kFar), DType::kInt64);
+  const Expr symbol = builder_->checked(builder_->emit(ScalarOp::kAdd, DType::kInt64, {wide, far}),
+                                        builder_->constant(2 * kFar), false);
+  return {builder_->ctx().sub(symbol, builder_->constant(kFar)), {-kFar, kFar - 1}};
 }
 
 /// An int becomes a number of this type.
-GridRef LoopReader::as_grid(const Value& value, DType dtype) {
+GridRef LoopOperations::as_grid(const Value& value, DType dtype) {
   if (const auto* grid = std::get_if<GridRef>(&value)) return *grid;
   const auto* given = std::get_if<Number>(&value);
-  const Number number = as_number(value, given != nullptr ? given->dtype : dtype);
+  const Number number = as_number(value, given != nullptr && !is_python_int(value) ? given->dtype : dtype);
   auto grid = std::make_shared<Grid>();
   grid->dtype = number.dtype;
   grid->at = [id = number.id](const std::vector<Expr>&) { return id; };
   return grid;
 }
 
-/// The type of two that have one.
-DType LoopReader::joined_types(DType a, DType b) {
-  if (a == b) return a;
-  if (is_complex(a) || is_complex(b)) {
-    const bool narrow = real_dtype(a) == DType::kFloat32 && real_dtype(b) == DType::kFloat32;
-    return narrow ? DType::kComplex64 : DType::kComplex128;
-  }
-  if (is_floating(a) && is_floating(b)) return DType::kFloat64;
-  if (a != DType::kFloat64 && b != DType::kFloat64) throw Unsupported("ints of two types");
-  return DType::kFloat64;
-}
-
-/// The type in which NumPy computes with both.
-DType LoopReader::joined(const Value& a, const Value& b) const {
-  std::optional<DType> strong;
-  bool either = false, weak = false;
-  for (const Value* each : {&a, &b}) {
-    const auto* number = std::get_if<Number>(each);
-    const auto* grid = std::get_if<GridRef>(each);
-    either = either || (number != nullptr && number->strength == Strength::kEither);
-    weak = weak || (number != nullptr && number->strength != Strength::kStrong);
-    if (grid == nullptr && (number == nullptr || number->strength != Strength::kStrong)) continue;
-    const DType own = grid != nullptr ? (*grid)->dtype : number->dtype;
-    strong = strong ? joined_types(*strong, own) : own;
-  }
-  if (either && strong && strong != DType::kFloat64) throw Unsupported("a float of an unknown type with another type");
-  if (weak && strong && is_integral(*strong)) return DType::kFloat64;
-  return strong.value_or(DType::kFloat64);
-}
-
-std::vector<Expr> LoopReader::joined_extents(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+std::vector<Expr> LoopOperations::joined_extents(const std::vector<Expr>& a, const std::vector<Expr>& b) {
   std::vector<Expr> joint = a.size() >= b.size() ? a : b;
   const std::vector<Expr>& other = a.size() >= b.size() ? b : a;
   for (size_t d = 0; d < other.size(); ++d) {
@@ -180,7 +197,7 @@ std::vector<Expr> LoopReader::joined_extents(const std::vector<Expr>& a, const s
   return joint;
 }
 
-GridRef LoopReader::combine(ScalarOp op, const Value& a, const Value& b) {
+GridRef LoopOperations::combine(ScalarOp op, const Value& a, const Value& b) {
   const DType dtype = op == ScalarOp::kDiv && is_integral(joined(a, b)) ? DType::kFloat64 : joined(a, b);
   if (is_complex(dtype) && (op == ScalarOp::kMin || op == ScalarOp::kMax))
     throw Unsupported("an order of complex numbers");
@@ -207,7 +224,7 @@ GridRef LoopReader::combine(ScalarOp op, const Value& a, const Value& b) {
   return result;
 }
 
-Value LoopReader::apply_unary(ScalarOp op, const Value& value, bool python) {
+Value LoopOperations::apply_unary(ScalarOp op, const Value& value, bool python) {
   if (const auto* grid = std::get_if<GridRef>(&value)) {
     const bool real = !is_complex((*grid)->dtype);
     if (!is_floating((*grid)->dtype) && op != ScalarOp::kNeg && !(op == ScalarOp::kAbs && real))
@@ -220,17 +237,31 @@ Value LoopReader::apply_unary(ScalarOp op, const Value& value, bool python) {
     };
     return result;
   }
-  if (is_whole(value) && op == ScalarOp::kAbs) throw Unsupported("abs of an int");
-  const DType dtype = joined(value, value);
+  DType dtype = joined(value, value);
+  if (is_python_int(value)) {
+    if (op == ScalarOp::kAbs && python) {
+      const Number x = as_number(value, dtype);
+      const ScalarId zero = builder_->index(builder_->constant(0), dtype);
+      const ScalarId opposite = python_int(*builder_, NB_SUBTRACT, zero, x.id, {INT64_MIN, INT64_MAX});
+      const ScalarId below = builder_->emit(ScalarOp::kLt, DType::kBool, {x.id, zero});
+      return Number{builder_->emit(ScalarOp::kSelect, dtype, {below, opposite, x.id}), dtype, Strength::kWeak};
+    }
+    if (!loops::is_elementary_function(op) && op != ScalarOp::kSqrt) throw Unsupported("a function of an int");
+    dtype = DType::kFloat64;
+  }
   const Number x = as_number(value, dtype);
+  if (is_complex(dtype) && (op == ScalarOp::kAbs || op == ScalarOp::kNeg) && x.strength != Strength::kEither) {
+    const DType result = op == ScalarOp::kAbs ? real_dtype(dtype) : dtype;
+    return Number{builder_->emit(op, result, {x.id}), result, python ? x.strength : Strength::kStrong};
+  }
   if (!is_floating(dtype)) throw Unsupported("a function of an int of NumPy's");
   if (!python && x.strength == Strength::kEither) throw Unsupported("a float of an unknown type");
   return Number{builder_->emit(op, dtype, {x.id}), dtype, python ? x.strength : Strength::kStrong};
 }
 
-Value LoopReader::apply_binary(ScalarOp op, const Value& a, const Value& b) {
+Value LoopOperations::apply_binary(ScalarOp op, const Value& a, const Value& b) {
   if (is_grid(a) || is_grid(b)) return combine(op, a, b);
-  if (is_whole(a) && is_whole(b)) throw Unsupported("a function of NumPy of ints");
+  if (is_python_int(a) && is_python_int(b)) throw Unsupported("a function of NumPy of ints");
   const DType dtype = joined(a, b);
   if (!is_floating(dtype)) throw Unsupported("a function of NumPy of ints or complex numbers");
   const Number x = as_number(a, dtype), y = as_number(b, dtype);
@@ -238,7 +269,7 @@ Value LoopReader::apply_binary(ScalarOp op, const Value& a, const Value& b) {
 }
 
 /// Python's max(a, b) or min(a, b): the first of equal ones.
-Value LoopReader::extremum(bool largest, const Value& a, const Value& b) {
+Value LoopOperations::extremum(bool largest, const Value& a, const Value& b) {
   if (is_whole(a) && is_whole(b)) {
     const Whole x = std::get<Whole>(a), y = std::get<Whole>(b);
     ExprContext& ctx = builder_->ctx();
@@ -246,16 +277,17 @@ Value LoopReader::extremum(bool largest, const Value& a, const Value& b) {
       return Whole{ctx.max(x.value, y.value), {std::max(x.range.lo, y.range.lo), std::max(x.range.hi, y.range.hi)}};
     return Whole{ctx.min(x.value, y.value), {std::min(x.range.lo, y.range.lo), std::min(x.range.hi, y.range.hi)}};
   }
-  if (!is_number(a) || !is_number(b)) throw Unsupported("max or min of other values than floats or ints");
-  const Number& x = std::get<Number>(a);
-  const Number& y = std::get<Number>(b);
+  const bool ints = is_python_int(a) && is_python_int(b);
+  if (!ints && (!is_number(a) || !is_number(b))) throw Unsupported("max or min of other values than floats or ints");
+  const Number x = ints ? as_number(a, DType::kInt64) : std::get<Number>(a);
+  const Number y = ints ? as_number(b, DType::kInt64) : std::get<Number>(b);
   if (is_complex(x.dtype) || x.dtype != y.dtype || x.strength != y.strength)
     throw Unsupported("max or min of floats of two types");
   const ScalarId better = builder_->emit(largest ? ScalarOp::kGt : ScalarOp::kLt, DType::kBool, {y.id, x.id});
   return Number{builder_->emit(ScalarOp::kSelect, x.dtype, {better, y.id, x.id}), x.dtype, x.strength};
 }
 
-Value LoopReader::dot(const Value& a, const Value& b) {
+Value LoopOperations::dot(const Value& a, const Value& b) {
   if (!is_grid(a) || !is_grid(b)) throw Unsupported("a product of a number and an array");
   const GridRef x = std::get<GridRef>(a), y = std::get<GridRef>(b);
   if (x->extents.size() != 1 || y->extents.size() != 1) return matrix_product(x, y);
@@ -269,7 +301,7 @@ Value LoopReader::dot(const Value& a, const Value& b) {
   return Number{sum, dtype, Strength::kStrong};
 }
 
-Value LoopReader::matrix_product(const GridRef& a, const GridRef& b) {
+Value LoopOperations::matrix_product(const GridRef& a, const GridRef& b) {
   const size_t rows = a->extents.size(), columns = b->extents.size();
   if (rows == 0 || columns == 0 || rows > 2 || columns > 2) throw Unsupported("a product of stacks of matrices");
   const GridRef x = a->view ? a : materialise(a), y = b->view ? b : materialise(b);
@@ -295,7 +327,7 @@ Value LoopReader::matrix_product(const GridRef& a, const GridRef& b) {
   return result;
 }
 
-Value LoopReader::outer(ScalarOp op, const Value& a, const Value& b) {
+Value LoopOperations::outer(ScalarOp op, const Value& a, const Value& b) {
   if (!is_grid(a) || !is_grid(b)) throw Unsupported("an outer function of numbers");
   GridRef x = std::get<GridRef>(a), y = std::get<GridRef>(b);
   if (x->extents.size() != 1 || y->extents.size() != 1) throw Unsupported("an outer function of matrices");
@@ -316,7 +348,7 @@ Value LoopReader::outer(ScalarOp op, const Value& a, const Value& b) {
 }
 
 /// The sum of all elements.
-Value LoopReader::total(const Value& value) {
+Value LoopOperations::total(const Value& value) {
   if (!is_grid(value)) throw Unsupported("a sum of a number");
   const GridRef grid = std::get<GridRef>(value);
   if (is_integral(grid->dtype)) throw Unsupported("a sum of ints");
@@ -335,7 +367,7 @@ Value LoopReader::total(const Value& value) {
   return Number{sum_from(), grid->dtype, Strength::kStrong};
 }
 
-GridRef LoopReader::reversed(const GridRef& grid) {
+GridRef LoopOperations::reversed(const GridRef& grid) {
   const GridRef source = grid->view ? grid : materialise(grid);
   View view = *source->view;
   for (size_t d = 0; d < view.extents.size(); ++d) {

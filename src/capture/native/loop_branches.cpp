@@ -1,7 +1,7 @@
 // Branches of a loop's code: a condition that is known leaves one side, another one becomes a branch of the kernel.
 #include <opcode.h>
 
-#include <array>
+#include <algorithm>
 #include <utility>
 
 #include "capture/native/loop_reader.h"
@@ -13,104 +13,229 @@ using loops::ScalarOp;
 
 namespace {
 
-constexpr std::array<ScalarOp, 6> kComparisons = {ScalarOp::kLt, ScalarOp::kLe, ScalarOp::kEq,
-                                                  ScalarOp::kNe, ScalarOp::kGt, ScalarOp::kGe};  // by Py_LT ... Py_GE
-
-/// What the ranges of two ints say about `a op b`.
-std::optional<bool> known_comparison(int op, const IntRange& a, const IntRange& b) {
-  const bool below = a.hi<b.lo, above = a.lo> b.hi;
-  const bool equal = a.lo == a.hi && b.lo == b.hi && a.lo == b.lo;
-  switch (op) {
-    case Py_LT: return below ? std::optional(true) : a.lo >= b.hi ? std::optional(false) : std::nullopt;
-    case Py_GE: return below ? std::optional(false) : a.lo >= b.hi ? std::optional(true) : std::nullopt;
-    case Py_GT: return above ? std::optional(true) : a.hi <= b.lo ? std::optional(false) : std::nullopt;
-    case Py_LE: return above ? std::optional(false) : a.hi <= b.lo ? std::optional(true) : std::nullopt;
-    case Py_EQ: return equal ? std::optional(true) : below || above ? std::optional(false) : std::nullopt;
-    case Py_NE: return equal ? std::optional(false) : below || above ? std::optional(true) : std::nullopt;
-    default: return std::nullopt;
-  }
-}
+constexpr int kMostRead = 20000;  // instructions
 
 }  // namespace
 
-Condition LoopReader::compare(int op, const Value& a, const Value& b) {
-  const auto* x = std::get_if<Whole>(&a);
-  const auto* y = std::get_if<Whole>(&b);
-  const ScalarOp scalar = kComparisons.at(static_cast<size_t>(op));
-  if (x != nullptr && y != nullptr) {
-    if (const std::optional<bool> known = known_comparison(op, x->range, y->range)) return {known};
-    const ScalarId left = builder_->index(x->value, DType::kInt64);
-    return {std::nullopt, builder_->emit(scalar, DType::kBool, {left, builder_->index(y->value, DType::kInt64)})};
-  }
-  const bool numbers =
-      (x != nullptr || std::holds_alternative<Number>(a)) && (y != nullptr || std::holds_alternative<Number>(b));
-  if (!numbers) throw Unsupported("a comparison of arrays or objects");
-  const DType dtype = joined(a, b);
-  if (is_complex(dtype)) throw Unsupported("a comparison of complex numbers");
-  const Number left = as_number(a, dtype);
-  return {std::nullopt, builder_->emit(scalar, DType::kBool, {left.id, as_number(b, dtype).id})};
+// ---- Flags -------------------------------------------------------------------------------------------------------------
+
+ScalarId LoopReader::flag_is(int slot, int64_t value) {
+  const ScalarId flag = builder_->load(memory_.flags, builder_->constant(slot));
+  return builder_->emit(ScalarOp::kEq, DType::kBool, {flag, builder_->index(builder_->constant(value), DType::kInt64)});
 }
 
-Condition LoopReader::opposite(const Condition& condition) {
-  if (condition.known) return {!*condition.known};
-  return {std::nullopt, builder_->emit(ScalarOp::kNot, DType::kBool, {condition.id})};
+void LoopReader::set_flag(int slot, int64_t value) {
+  if (slot < 0) return;
+  builder_->store(memory_.flags, builder_->constant(slot), builder_->index(builder_->constant(value), DType::kInt64));
 }
 
-/// The place behind the branch; -1: the turn has ended.
-int LoopReader::read_branch(const Instruction& i, const Branch& branch, int to, int head) {
-  const Value value = pop();
-  const auto* condition = std::get_if<Condition>(&value);
-  if (condition == nullptr) throw Unsupported("the truth of a value");
-  if (condition->known && *condition->known != branch.when) return i.next;
-  if (condition->known && branch.target != head) return branch.target;
-  if (condition->known && to < 0) return -1;
-  const bool ends_turn = branch.target == head;
-  if (ends_turn && to >= 0) throw Unsupported("a turn that ends in a branch within another one");
-  if (ends_turn) {
-    read_if(condition->id, !branch.when, i.next, to, head);
-    return -1;
+// ---- Ways --------------------------------------------------------------------------------------------------------------
+
+CodeFlow& LoopReader::flow() { return flows_.try_emplace(code_, code_).first->second; }
+
+void LoopReader::guarded(ScalarId condition, const std::function<void()>& body) {
+  if (condition == loops::kNoScalar) {
+    body();
+    return;
   }
-  if (branch.target < i.next || (to >= 0 && branch.target > to)) throw Unsupported("a branch of another form");
-  // What comes right before the place where the jump goes tells how the first side ends.
-  Instruction last = i;
-  for (int at = i.next; at < branch.target; at = last.next) last = instruction_at(code_, at);
-  const bool has_side = last.at != i.at;
-  if (has_side && jumps_back(last, head)) {
-    if (to >= 0) throw Unsupported("a turn that ends in a branch within another one");
-    read_if(condition->id, !branch.when, i.next, last.at, head);
-    read_if(condition->id, branch.when, branch.target, to, head);
-    return -1;
-  }
-  if (has_side && last.opcode == JUMP_FORWARD) {
-    const int behind = last.next + last.oparg;
-    if (to >= 0 && behind > to) throw Unsupported("a branch of another form");
-    read_if(condition->id, !branch.when, i.next, last.at, head);
-    read_if(condition->id, branch.when, branch.target, behind, head);
-    return behind;
-  }
-  if (has_side && (last.opcode == RETURN_VALUE || last.opcode == RAISE_VARARGS))
-    throw Unsupported("a return in a branch");
-  if (has_side) read_if(condition->id, !branch.when, i.next, branch.target, head);
-  return branch.target;
+  bounded_.clear();
+  ++region_->ifs;
+  builder_->when(condition, body);
+  --region_->ifs;
+  bounded_.clear();
 }
 
-/// One side, whose statements run where the condition is `when`. Behind it, what it assigns is known only if it is in memory.
-void LoopReader::read_if(ScalarId condition, bool when, int from, int to, int head) {
-  const ScalarId taken = when ? condition : builder_->emit(ScalarOp::kNot, DType::kBool, {condition});
+/// A step to another place, which may end the turn or leave the loop: then that is noted.
+Way LoopReader::step_to(int place) {
+  Region& region = *region_;
+  if (!region.part->is_left_by(place)) return Way::kOn;
+  const bool ends_turn = place == region.part->head;
+  const size_t above = stack_.size() - region.depth;
+  for (size_t n = 0; n < above; ++n) {
+    if (ends_turn || !std::holds_alternative<Nothing>(peek(static_cast<int>(n) + 1)))
+      throw Unsupported("values on the stack at the end of a turn");
+  }
+  if (!ends_turn) {
+    const LoopExit exit{place, static_cast<int>(above)};
+    size_t n = 0;
+    while (n < region.exits.size() && region.exits[n].offset != place) ++n;
+    if (n == region.exits.size()) region.exits.push_back(exit);
+    if (region.exits[n].iterators != exit.iterators) throw Unsupported("an exit from loops of several depths");
+    set_flag(region.exit, static_cast<int64_t>(n) + 1);
+    if (region.outermost)
+      builder_->store(memory_.flags, builder_->constant(1), builder_->index(region.turn, DType::kInt64));
+  }
+  if (region.ifs > 0) set_flag(region.gone, 1);
+  return Way::kGone;
+}
+
+Way LoopReader::leave_call(Value value) {
+  Region& region = *region_;
+  if (region.ifs == 0 && !region.returned) {
+    region.returned = std::move(value);
+    return Way::kGone;
+  }
+  const auto* object = std::get_if<Ref>(&value);
+  if (object != nullptr) {
+    const auto* before = region.returned ? std::get_if<Ref>(&*region.returned) : nullptr;
+    if (region.returned && (before == nullptr || before->get() != object->get()))
+      throw Unsupported("a call that returns this or that");
+    region.returned = std::move(value);
+  } else {
+    if (region.returned && std::holds_alternative<Ref>(*region.returned))
+      throw Unsupported("a call that returns this or that");
+    store_joint(-1, value);
+    region.returned = Nothing{};
+  }
+  set_flag(region.gone, 1);
+  return Way::kGone;
+}
+
+/// A name of the memory where ways that meet leave a value.
+int LoopReader::joint_local(int join) {
+  constexpr int kJoints = 1 << 28;
+  const auto next = static_cast<int>(types_.joins.size());
+  return types_.joins.try_emplace({base_, join}, kJoints + next).first->second;
+}
+
+void LoopReader::store_joint(int join, const Value& value) {
+  const bool number = std::holds_alternative<Number>(value) || std::holds_alternative<Whole>(value) ||
+                      std::holds_alternative<Condition>(value);
+  if (!number) throw Unsupported("a value of a branch that is no number");
+  const int local = joint_local(join);
+  const auto* whole = std::get_if<Whole>(&value);
+  if (whole != nullptr && types_.of.try_emplace(local, NumberType{DType::kInt64, Strength::kWeak}).second)
+    throw NewType{};
+  store_local(local, value);
+}
+
+/// One way up to a place. A value that it leaves on the stack is put where the other ways to this place put theirs.
+LoopReader::Ended LoopReader::read_side(const Side& side, int to) {
+  Ended ended;
+  const size_t above = std::exchange(low_, stack_.size());
+  guarded(side.when, [&] {
+    for (int n = 0; n < side.iterators; ++n) push(Nothing{});
+    if (side.value) push(*side.value);
+    ended.way = step_to(side.from);
+    if (ended.way == Way::kOn) ended.way = read_from(side.from, to);
+    if (ended.way == Way::kGone) return;
+    ended.has_value = stack_.size() == low_ + 1;
+    if (ended.has_value) store_joint(to, pop());
+    if (stack_.size() != low_) throw Unsupported("a branch that leaves values on the stack");
+  });
+  ended.low = low_;
+  low_ = std::min(above, low_);
+  return ended;
+}
+
+/// Ways that exclude each other and come together at `join`, and what is behind it up to `to`.
+Way LoopReader::read_sides(const std::vector<Side>& sides, int join, int to) {
   const std::map<int, Local> before = locals_;
   const std::vector<Value> stack = stack_;
-  bounded_.clear();
-  builder_->when(taken, [&] { body(from, to, head); });
-  bounded_.clear();
-  if (stack_.size() != stack.size()) throw Unsupported("a branch that leaves a value");
-  const Instruction start = instruction_at(code_, head);
-  for (const int local : assigned_between(from, to >= 0 ? to : start.next + start.oparg)) {
-    const auto found = before.find(local);
-    Local& now = locals_[local];
-    const bool in_memory =
-        found != before.end() && found->second.state == Local::State::kNumber && now.state == Local::State::kNumber;
-    if (!in_memory) now = {Local::State::kUnknown, {}};
+  const std::set<int> stored = std::exchange(stored_, {});
+  std::vector<std::map<int, Local>> ways;
+  ScalarId guard = loops::kNoScalar;
+  Ended last;
+  bool all_on = true;
+  const auto rest = [&](const Side& side) {
+    last = read_side(side, to);
+    if (last.way == Way::kGone) return Way::kGone;
+    stack_.resize(last.low);
+    if (last.has_value) push(load_local(joint_local(to)));
+    return side.when == loops::kNoScalar ? last.way : Way::kMaybe;
+  };
+  for (size_t n = 0; n < sides.size(); ++n) {
+    locals_ = before;
+    stack_ = stack;
+    // All others are gone: what comes behind belongs to this one.
+    if (n + 1 == sides.size() && ways.empty()) {
+      const Way way = rest(sides[n]);
+      stored_.insert(stored.begin(), stored.end());
+      return way;
+    }
+    const Ended ended = read_side(sides[n], join);
+    all_on = all_on && ended.way == Way::kOn;
+    if (ended.way == Way::kGone) continue;
+    if (!ways.empty() && (ended.has_value != last.has_value || ended.low != last.low))
+      throw Unsupported("a branch that leaves a value");
+    guard = ways.empty() && ended.way == Way::kOn ? sides[n].when : loops::kNoScalar;
+    ways.push_back(locals_);
+    last = ended;
   }
+  merge_locals(before, ways);
+  stored_.insert(stored.begin(), stored.end());
+  stack_ = stack;
+  stack_.resize(last.low);
+  Side behind;
+  behind.from = join;
+  if (last.has_value) behind.value = load_local(joint_local(join));
+  if (!all_on) behind.when = guard != loops::kNoScalar ? guard : flag_is(region_->gone, 0);
+  return rest(behind);
+}
+
+/// What is assigned on some of the ways is known behind them only if it is in memory.
+void LoopReader::merge_locals(const std::map<int, Local>& before, const std::vector<std::map<int, Local>>& ways) {
+  locals_ = before;
+  for (const int local : stored_) {
+    const bool in_memory = std::all_of(ways.begin(), ways.end(), [local](const auto& way) {
+      const auto found = way.find(local);
+      return found != way.end() && found->second.state == Local::State::kNumber;
+    });
+    locals_[local] = {in_memory ? Local::State::kNumber : Local::State::kUnknown, {}};
+  }
+}
+
+/// The condition is on top of the stack.
+std::vector<LoopReader::Side> LoopReader::sides_of_branch(const Instruction& i, const Branch& branch) {
+  const Value value = pop();
+  const Condition condition = truth(value);
+  Side jump{loops::kNoScalar, branch.target, 0, std::nullopt}, next{loops::kNoScalar, i.next, 0, std::nullopt};
+  if (branch.keeps) jump.value = value;
+  if (condition.known) return {*condition.known == branch.when ? jump : next};
+  const ScalarId opposite = builder_->emit(ScalarOp::kNot, DType::kBool, {condition.id});
+  jump.when = branch.when ? condition.id : opposite;
+  next.when = branch.when ? opposite : condition.id;
+  return {next, jump};
+}
+
+/// The iterator is on top of the stack. Reads the loop: the ways out of it.
+std::vector<LoopReader::Side> LoopReader::sides_of_loop(int head) {
+  const Instruction start = instruction_at(code_, head);
+  const bool is_for = start.opcode == FOR_ITER;
+  if (!flow().is_head(head)) throw Unsupported("a loop without a second turn");
+  const Region region = read_loop(is_for ? pop() : Value(Nothing{}), head, false);
+  std::vector<Side> sides;
+  if (is_for) sides.push_back({loops::kNoScalar, exit_of_loop(start), 0, std::nullopt});
+  for (const LoopExit& exit : region.exits)
+    sides.push_back({loops::kNoScalar, exit.offset, exit.iterators + (is_for ? 1 : 0), std::nullopt});
+  if (sides.empty()) throw Unsupported("a loop without an end");
+  if (sides.size() == 1) return sides;
+  for (size_t n = 0; n < sides.size(); ++n)
+    sides[n].when = flag_is(region.exit, static_cast<int64_t>(n) + (is_for ? 0 : 1));
+  return sides;
+}
+
+/// The code from one place up to another one (-1: up to the end of the turn or call).
+Way LoopReader::read_from(int from, int to) {
+  for (int at = from; at != to;) {
+    if (++read_ > kMostRead) throw Unsupported("code with many branches");
+    const Instruction i = instruction_at(code_, at);
+    if (i.opcode == FOR_ITER || (flow().is_head(at) && at != region_->part->head)) {
+      const std::vector<Side> sides = sides_of_loop(at);
+      return read_sides(sides, flow().join_of(at, *region_->part), to);
+    }
+    if (const std::optional<Branch> branch = branch_of(i)) {
+      const std::vector<Side> sides = sides_of_branch(i, *branch);
+      return read_sides(sides, flow().join_of(at, *region_->part), to);
+    }
+    if (i.opcode == RETURN_VALUE) return leave_call(pop());
+#if PY_VERSION_HEX >= 0x030C0000
+    if (i.opcode == RETURN_CONST) return leave_call(constant_of(PyTuple_GET_ITEM(code_->co_consts, i.oparg)));
+#endif
+    at = step(i);
+    if (step_to(at) == Way::kGone) return Way::kGone;
+  }
+  return Way::kOn;
 }
 
 }  // namespace tatara::capture::native

@@ -88,8 +88,9 @@ void LoopBuilder::open_loop(Expr variable, Expr extent, LoopKind kind) {
   open_.push_back(std::move(loop));
 }
 
-void LoopBuilder::close_loop() {
+void LoopBuilder::close_loop(ScalarId until) {
   For loop = std::move(open_.back());
+  loop.until = until;
   open_.pop_back();
   put(std::move(loop));
 }
@@ -111,7 +112,7 @@ void LoopBuilder::when(ScalarId condition, const std::function<void()>& body) {
   body();
   For gathered = std::move(open_.back());
   open_.pop_back();
-  put(If{condition, std::move(gathered.body)});
+  if (!gathered.body->stmts.empty()) put(If{condition, std::move(gathered.body)});
 }
 
 bool LoopBuilder::in_vector_loop() const {

@@ -39,7 +39,8 @@ class LoopBuilder {
   void stop_if(ScalarId condition);
 
   void open_loop(Expr variable, Expr extent, loops::LoopKind kind);
-  void close_loop();
+  /// `until`: the loop, a serial one, ends behind an iteration where it is true.
+  void close_loop(ScalarId until = loops::kNoScalar);
   /// The sum of `term` over a loop.
   ScalarId sum(Expr variable, Expr extent, loops::LoopKind kind, DType dtype, const std::function<ScalarId()>& term);
   /// Statements inside of `body` run where the condition is true.

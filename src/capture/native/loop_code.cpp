@@ -1,11 +1,11 @@
-// The bytecode of loops, as far as it is looked at without being read.
+#include "capture/native/loop_code.h"
+
 #include <opcode.h>
 
 #include <cstdlib>
 #include <set>
 #include <vector>
 
-#include "capture/native/loop_reader.h"
 #include "capture/vm/opcodes.h"
 #include "support/error.h"
 
@@ -57,6 +57,8 @@ std::optional<Branch> branch_of(const Instruction& i) {
     case POP_JUMP_BACKWARD_IF_TRUE: return Branch{i.next - i.oparg, true};
     case POP_JUMP_FORWARD_IF_FALSE: return Branch{i.next + i.oparg, false};
     case POP_JUMP_FORWARD_IF_TRUE: return Branch{i.next + i.oparg, true};
+    case JUMP_IF_FALSE_OR_POP: return Branch{i.next + i.oparg, false, true};
+    case JUMP_IF_TRUE_OR_POP: return Branch{i.next + i.oparg, true, true};
 #else
     case POP_JUMP_IF_FALSE: return Branch{i.next + i.oparg, false};
     case POP_JUMP_IF_TRUE: return Branch{i.next + i.oparg, true};
@@ -122,22 +124,29 @@ Instruction instruction_at(PyCodeObject* code, int at) {
   return i;
 }
 
-bool jumps_back(const Instruction& i, int head) { return i.opcode == JUMP_BACKWARD && i.next - i.oparg == head; }
-
 int exit_of_loop(const Instruction& head) {
   constexpr int kEnd = PY_VERSION_HEX >= 0x030D0000 ? 2 : kSince312 ? 1 : 0;  // END_FOR, and its POP_TOP in 3.13
   return head.next + head.oparg + kEnd;
 }
 
-bool holds_loop(PyCodeObject* code, int head) {
-  const Instruction start = instruction_at(code, head);
-  const int end = start.next + start.oparg;
-  for (int at = start.next; at < end;) {
-    const Instruction i = instruction_at(code, at);
-    if (i.opcode == FOR_ITER) return true;
-    at = i.next;
+std::vector<int> next_places(PyCodeObject* code, int at) {
+  const Instruction i = instruction_at(code, at);
+  if (i.opcode == FOR_ITER) return {i.next, exit_of_loop(i)};
+  std::vector<int> places;
+  if (goes_on(i)) places.push_back(i.next);
+  if (const int target = jump_of(i); target >= 0) places.push_back(target);
+  return places;
+}
+
+std::vector<int> assigned_by(const Instruction& i) {
+  switch (i.opcode) {
+    case STORE_FAST: return {i.oparg};
+#if PY_VERSION_HEX >= 0x030D0000
+    case STORE_FAST_LOAD_FAST: return {i.oparg >> 4};
+    case STORE_FAST_STORE_FAST: return {i.oparg >> 4, i.oparg & 15};
+#endif
+    default: return {};
   }
-  return false;
 }
 
 bool is_read_behind(PyCodeObject* code, int place, int local) {

@@ -4,21 +4,21 @@
 #include <tuple>
 #include <utility>
 
-#include "capture/native/loop_reader.h"
+#include "capture/native/loop_operations.h"
 #include "support/error.h"
 
 namespace tatara::capture::native {
 
 using loops::LoopKind;
 
-Expr LoopReader::address(const View& view, const std::vector<Expr>& at) {
+Expr LoopOperations::address(const View& view, const std::vector<Expr>& at) {
   ExprContext& ctx = builder_->ctx();
   Expr place = view.offset;
   for (size_t d = 0; d < at.size(); ++d) place = ctx.add(place, ctx.mul(at[d], view.strides[d]));
   return place;
 }
 
-GridRef LoopReader::view_grid(View view) {
+GridRef LoopOperations::view_grid(View view) {
   auto grid = std::make_shared<Grid>();
   grid->dtype = program_->buffers[static_cast<size_t>(view.array)].dtype;
   grid->extents = view.extents;
@@ -29,29 +29,32 @@ GridRef LoopReader::view_grid(View view) {
 }
 
 /// A number at once, as the program reads it now.
-Value LoopReader::element_or_view(View view) {
+Value LoopOperations::element_or_view(View view) {
   if (!view.extents.empty()) return view_grid(std::move(view));
   const DType dtype = program_->buffers[static_cast<size_t>(view.array)].dtype;
   const ScalarId loaded = builder_->load(view.array, view.offset);
+  if (dtype == DType::kBool) return Condition{std::nullopt, loaded, true};
   return Number{loaded, dtype, Strength::kStrong, is_integral(dtype) ? view.array : -1, view.offset};
 }
 
-/// An int of NumPy's as one of Python's, from 0 up to `most`; other values stop the kernel. The same element that nothing has
-/// written meanwhile is the same int.
-Whole LoopReader::bounded_int(const Number& number, Expr most) {
+/// An int of an array as one of Python's, from 0 up to `most`, or with `wrap` from the end; other values stop the kernel. The same
+/// element that nothing has written meanwhile is the same int.
+Whole LoopOperations::bounded_int(const Number& number, Expr most, bool wrap) {
   if (!is_integral(number.dtype) || !most.is_const()) throw Unsupported("an index that is no int, or into a part");
-  const auto key = std::tuple(number.array, number.place, most);
+  const auto key = std::tuple(number.array, number.place, most, wrap);
   const auto found =
       std::find_if(bounded_.begin(), bounded_.end(), [&](const auto& each) { return each.first == key; });
   if (number.array >= 0 && found != bounded_.end()) return found->second;
-  const Expr value = builder_->checked(number.id, builder_->ctx().add(most, builder_->constant(1)), false);
+  // Large unsigned ints would seem to count from the end.
+  const bool from_end = wrap && number.dtype != DType::kUInt64;
+  const Expr value = builder_->checked(number.id, builder_->ctx().add(most, builder_->constant(1)), from_end);
   const Whole whole{value, {0, most.const_value()}};
   if (number.array >= 0) bounded_.emplace_back(key, whole);
   return whole;
 }
 
 /// One dimension by an array of ints.
-GridRef LoopReader::gather(const GridRef& source, const GridRef& places) {
+GridRef LoopOperations::gather(const GridRef& source, const GridRef& places) {
   const View view = *source->view;
   if (view.extents.size() != 1 || !view.extents[0].is_const() || !is_integral(places->dtype))
     throw Unsupported("an index by an array");
@@ -67,7 +70,7 @@ GridRef LoopReader::gather(const GridRef& source, const GridRef& places) {
   return result;
 }
 
-Expr LoopReader::place_of(const Whole& index, Expr extent) {
+Expr LoopOperations::place_of_index(const Whole& index, Expr extent) {
   const IntRange size = range_of(extent);
   if (index.range.lo >= 0 && index.range.hi < size.lo) return index.value;
   if (index.range.hi < 0 && index.range.lo >= -size.lo) return builder_->ctx().add(index.value, extent);
@@ -75,7 +78,7 @@ Expr LoopReader::place_of(const Whole& index, Expr extent) {
   return builder_->checked(builder_->index(index.value, DType::kInt64), extent, true);
 }
 
-void LoopReader::slice_dimension(const Slice& slice, Expr extent, Expr stride, View& result) {
+void LoopOperations::slice_dimension(const Slice& slice, Expr extent, Expr stride, View& result) {
   ExprContext& ctx = builder_->ctx();
   if (slice.reversed) {
     result.offset = ctx.add(result.offset, ctx.mul(ctx.sub(extent, ctx.constant(1)), stride));
@@ -87,7 +90,7 @@ void LoopReader::slice_dimension(const Slice& slice, Expr extent, Expr stride, V
   const auto bound = [&](const std::optional<Value>& value, Expr otherwise) {
     if (!value) return otherwise;
     const auto* number = std::get_if<Number>(&*value);
-    const Whole whole = number != nullptr ? bounded_int(*number, extent) : std::get<Whole>(*value);
+    const Whole whole = number != nullptr ? bounded_int(*number, extent, false) : std::get<Whole>(*value);
     const Whole* const given = &whole;
     if (given->range.lo >= 0) return given->range.hi <= size.lo ? given->value : ctx.min(given->value, extent);
     if (given->range.hi >= 0) throw Unsupported("a slice that begins or ends at an int whose sign varies");
@@ -102,7 +105,7 @@ void LoopReader::slice_dimension(const Slice& slice, Expr extent, Expr stride, V
   result.strides.push_back(stride);
 }
 
-View LoopReader::index_view(const View& view, const Value& key) {
+View LoopOperations::index_view(const View& view, const Value& key) {
   const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&key);
   const std::vector<Value> keys = tuple != nullptr ? (*tuple)->items : std::vector<Value>{key};
   View result{view.array, view.offset, {}, {}};
@@ -119,10 +122,10 @@ View LoopReader::index_view(const View& view, const Value& key) {
     const Expr extent = view.extents[d], stride = view.strides[d];
     ++d;
     if (const auto* number = std::get_if<Number>(&each)) {
-      const Whole inside = bounded_int(*number, ctx.sub(extent, ctx.constant(1)));
+      const Whole inside = bounded_int(*number, ctx.sub(extent, ctx.constant(1)), true);
       result.offset = ctx.add(result.offset, ctx.mul(inside.value, stride));
     } else if (const auto* whole = std::get_if<Whole>(&each)) {
-      result.offset = ctx.add(result.offset, ctx.mul(place_of(*whole, extent), stride));
+      result.offset = ctx.add(result.offset, ctx.mul(place_of_index(*whole, extent), stride));
     } else if (const auto* slice = std::get_if<std::shared_ptr<Slice>>(&each)) {
       slice_dimension(**slice, extent, stride, result);
     } else {
@@ -136,7 +139,7 @@ View LoopReader::index_view(const View& view, const Value& key) {
   return result;
 }
 
-Value LoopReader::get_item(const Value& container, const Value& key) {
+Value LoopOperations::get_item(const Value& container, const Value& key) {
   if (const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&container)) {
     const auto* index = std::get_if<Whole>(&key);
     const auto size = static_cast<int64_t>((*tuple)->items.size());
@@ -152,23 +155,29 @@ Value LoopReader::get_item(const Value& container, const Value& key) {
   return element_or_view(index_view(*source->view, key));
 }
 
-void LoopReader::set_item(const Value& container, const Value& key, const Value& value) {
+void LoopOperations::set_item(const Value& container, const Value& key, const Value& value) {
   const auto* grid = std::get_if<GridRef>(&container);
   if (grid == nullptr || !(*grid)->view) throw Unsupported("a store into something else than an array");
   const View target = index_view(*(*grid)->view, key);
+  if (const auto* condition = std::get_if<Condition>(&value); condition != nullptr && (*grid)->dtype == DType::kBool) {
+    const ScalarId id = condition->known ? builder_->number(*condition->known ? 1 : 0, DType::kBool) : condition->id;
+    assign(target, as_grid(Number{id, DType::kBool, Strength::kStrong}, DType::kBool));
+    return;
+  }
   if (!std::holds_alternative<Number>(value) && !std::holds_alternative<Whole>(value) &&
       !std::holds_alternative<GridRef>(value)) {
     throw Unsupported("an object that is stored into an array");
   }
   const DType dtype = (*grid)->dtype;
   const GridRef elements = as_grid(value, dtype);
-  if ((is_integral(dtype) && elements->dtype != dtype) || (is_complex(elements->dtype) && !is_complex(dtype)))
+  const bool kinds_differ = is_integral(dtype) || dtype == DType::kBool || elements->dtype == DType::kBool;
+  if ((kinds_differ && elements->dtype != dtype) || (is_complex(elements->dtype) && !is_complex(dtype)))
     throw Unsupported("a store of another kind of numbers");
   if (elements->view && *elements->view == target) return;  // the end of `a[i] += b`
   assign(target, elements);
 }
 
-Value LoopReader::in_place(int op, const Value& target, const Value& operand) {
+Value LoopOperations::in_place(int op, const Value& target, const Value& operand) {
   const auto* grid = std::get_if<GridRef>(&target);
   if (grid == nullptr || !(*grid)->view) return binary(op, target, operand);
   const Value result = binary(op, target, operand);
@@ -182,7 +191,7 @@ Value LoopReader::in_place(int op, const Value& target, const Value& operand) {
 }
 
 /// Whether no element of one is an element of the other.
-bool LoopReader::apart(const View& a, const View& b) {
+bool LoopOperations::apart(const View& a, const View& b) {
   if (a.array != b.array) return true;
   const Expr distance = builder_->ctx().sub(a.offset, b.offset);
   if (a.strides != b.strides || !distance.is_const()) return false;
@@ -199,7 +208,7 @@ bool LoopReader::apart(const View& a, const View& b) {
 }
 
 /// All elements of the value are known before the first one is stored.
-void LoopReader::assign(const View& target, const GridRef& value) {
+void LoopOperations::assign(const View& target, const GridRef& value) {
   const std::vector<Expr> joint = joined_extents(target.extents, value->extents);
   // Leading dimensions of one element may be dropped; the extents that are left are the target's.
   if (joint != target.extents) throw Unsupported("a store of more elements than there is place for");
@@ -210,7 +219,7 @@ void LoopReader::assign(const View& target, const GridRef& value) {
   store_elements(target, safe && !again ? value : materialise(value));
 }
 
-void LoopReader::store_elements(const View& target, const GridRef& value) {
+void LoopOperations::store_elements(const View& target, const GridRef& value) {
   // The innermost loop goes along the memory.
   std::vector<size_t> order(target.extents.size());
   std::iota(order.begin(), order.end(), 0);
@@ -232,7 +241,7 @@ void LoopReader::store_elements(const View& target, const GridRef& value) {
 }
 
 /// An array of its own with these elements.
-GridRef LoopReader::materialise(const GridRef& value) {
+GridRef LoopOperations::materialise(const GridRef& value) {
   View view;
   int64_t numel = 1;
   view.strides.resize(value->extents.size());
@@ -252,7 +261,7 @@ GridRef LoopReader::materialise(const GridRef& value) {
   return view_grid(std::move(view));
 }
 
-void LoopReader::written(int array) {
+void LoopOperations::written(int array) {
   program_->buffers[static_cast<size_t>(array)].written = true;
   std::erase_if(bounded_, [array](const auto& each) { return std::get<0>(each.first) == array; });
   for (const Value& each : stack_) {

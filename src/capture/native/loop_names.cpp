@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "capture/native/loop_ints.h"
 #include "capture/native/loop_reader.h"
 #include "capture/numbers/symbolic_int.h"
 #include "support/error.h"
@@ -10,9 +11,11 @@
 
 namespace tatara::capture::native {
 
+using loops::ScalarOp;
+
 namespace {
 
-constexpr int kMostNamed = 64;                // slots of numbers
+constexpr int kMostNamed = 256;               // slots of numbers
 constexpr int64_t kExact = int64_t{1} << 52;  // ints below it are exact as floats
 
 bool lies_within(const IntRange& range, int64_t lo, int64_t hi) { return range.lo >= lo && range.hi <= hi; }
@@ -20,63 +23,185 @@ bool lies_within(const IntRange& range, int64_t lo, int64_t hi) { return range.l
 /// Elements of arrays.
 bool takes(DType dtype) {
   return dtype == DType::kFloat64 || dtype == DType::kFloat32 || is_integral(dtype) || dtype == DType::kComplex64 ||
-         dtype == DType::kComplex128;
+         dtype == DType::kComplex128 || dtype == DType::kBool;
 }
+
+NumberTag tag_of(DType dtype, bool numpys) {
+  if (is_complex(dtype))
+    return !numpys ? NumberTag::kComplex : dtype == DType::kComplex128 ? NumberTag::kComplex128 : NumberTag::kComplex64;
+  return !numpys ? NumberTag::kFloat : dtype == DType::kFloat64 ? NumberTag::kFloat64 : NumberTag::kFloat32;
+}
+
+/// Of numbers that one local has, one after the other.
+bool is_whole_type(DType dtype) { return is_integral(dtype) || dtype == DType::kBool; }
 
 }  // namespace
 
 int LoopReader::number_slot(int local) {
-  const auto [found, made] = number_slots_.emplace(local, static_cast<int>(number_slots_.size()));
-  if (found->second >= kMostNamed) throw Unsupported("too many numbers");
+  const auto [found, made] = memory_.number_slots.emplace(local, memory_.number_count);
+  if (made) memory_.number_count += is_complex(types_.of.at(local).dtype) ? 2 : 1;
+  if (found->second + 1 >= kMostNamed) throw Unsupported("too many numbers");
   return found->second;
 }
 
 int LoopReader::whole_slot(int local) {
-  const auto [found, made] = whole_slots_.emplace(local, static_cast<int>(whole_slots_.size()));
+  const auto [found, made] = memory_.whole_slots.emplace(local, static_cast<int>(memory_.whole_slots.size()));
   if (2 * found->second + 1 >= kMostNamed) throw Unsupported("too many ints");
   return found->second;
+}
+
+/// The type of a number, as locals have it.
+std::optional<LoopReader::NumberType> LoopReader::number_type(const Value& value) {
+  if (std::holds_alternative<Whole>(value)) return NumberType{DType::kInt64, Strength::kWeak};
+  if (const auto* condition = std::get_if<Condition>(&value))
+    return NumberType{DType::kBool, condition->numpys ? Strength::kStrong : Strength::kWeak};
+  const auto* number = std::get_if<Number>(&value);
+  return number != nullptr ? std::optional(NumberType{number->dtype, number->strength}) : std::nullopt;
+}
+
+/// The type of a local that has numbers of both types.
+LoopReader::NumberType LoopReader::joined_number(const NumberType& a, const NumberType& b) {
+  if (a == b) return a;
+  const auto mixes = [](const NumberType& type) {
+    return type.dtype == DType::kFloat64 || (type.dtype == DType::kInt64 && type.strength == Strength::kWeak);
+  };
+  if (a.dtype == b.dtype && is_floating(a.dtype)) return {a.dtype, Strength::kEither};
+  if (mixes(a) && mixes(b)) return {DType::kFloat64, Strength::kEither};
+  // Of Python's a complex number may begin as another one.
+  const auto pairs = [](const NumberType& type) {
+    return type.strength != Strength::kStrong &&
+           (type.dtype == DType::kComplex128 || type.dtype == DType::kInt64 || type.dtype == DType::kFloat64);
+  };
+  if (pairs(a) && pairs(b)) return {DType::kComplex128, Strength::kEither};
+  throw Unsupported("a number whose type changes");
+}
+
+/// Notes that the local gets this value. False: it is no number.
+bool LoopReader::note_type(int local, const Value& value) {
+  const std::optional<NumberType> type = number_type(value);
+  if (!type) return false;
+  const auto [found, is_new] = types_.stored.emplace(local, *type);
+  if (!is_new) found->second = joined_number(found->second, *type);
+  return true;
+}
+
+/// What the local is here depends on the way of the program to this place: it lies in memory from the next reading on.
+void LoopReader::promote(int local) {
+  std::optional<NumberType> type;
+  if (const auto found = types_.stored.find(local); found != types_.stored.end()) type = found->second;
+  if (PyObject* const object = given_object(local); object != nullptr) {
+    const Ref seen = seen_value(object);
+    std::optional<NumberType> given;
+    if (seen && PyLong_CheckExact(seen.get())) given = {DType::kInt64, Strength::kWeak};
+    if (seen && PyFloat_CheckExact(seen.get())) given = {DType::kFloat64, Strength::kWeak};
+    if (seen && PyComplex_CheckExact(seen.get())) given = {DType::kComplex128, Strength::kWeak};
+    if (seen && PyBool_Check(seen.get())) given = {DType::kBool, Strength::kWeak};
+    if (given) type = type ? joined_number(*type, *given) : *given;
+  }
+  const bool is_new = type && types_.of.emplace(local, *type).second;
+  if (is_new) throw NewType{};
+  const bool named = local - base_ >= 0 && local - base_ < PyTuple_GET_SIZE(code_->co_localsplusnames);
+  const char* name =
+      named ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(code_->co_localsplusnames, local - base_)) : "a value of a branch";
+  throw Unsupported(str_cat("what ", name, " is here depends on the turn"));
 }
 
 Value LoopReader::load_local(int local) {
   Local& now = locals_[local];
   if (now.state == Local::State::kUnknown || (base_ != 0 && now.state == Local::State::kGiven)) {
-    // An int before the loop that becomes a float in it is read as a float.
-    PyObject* const object = given_object(local);
-    const bool whole = object != nullptr && (PyLong_CheckExact(object) || is_symbolic_int(object));
-    if (whole && types_.emplace(local, NumberType{DType::kFloat64, Strength::kEither}).second) throw NewType{};
-    throw Unsupported(str_cat("what ", PyUnicode_AsUTF8(PyTuple_GET_ITEM(code_->co_localsplusnames, local - base_)),
-                              " is here depends on the turn"));
+    if (!types_.of.contains(local)) promote(local);
+    return load_number(local, true);
   }
   if (now.state == Local::State::kGiven) {
     Value value = given_local(local);
-    const auto* number = std::get_if<Number>(&value);
-    const auto* whole = std::get_if<Whole>(&value);
-    if (number != nullptr) {
-      types_.emplace(local, NumberType{number->dtype, number->strength});
-      now.state = Local::State::kNumber;
-    } else if (whole != nullptr && types_.contains(local)) {
-      if (types_.at(local).dtype != DType::kFloat64) throw Unsupported("an int that becomes a float32");
-      types_.at(local).strength = Strength::kEither;
-      program_->given.emplace_back(local, number_slot(local));
+    if (number_type(value) && types_.of.contains(local)) {
       now.state = Local::State::kNumber;
     } else {
       now = {Local::State::kKnown, std::move(value)};
     }
   }
-  if (now.state == Local::State::kKnown) return now.value;
-  const NumberType type = types_.at(local);
-  const ScalarId loaded = builder_->load(numbers_, builder_->constant(number_slot(local)));
-  return Number{builder_->cast(loaded, type.dtype), type.dtype, type.strength};
+  return now.state == Local::State::kKnown ? now.value : load_number(local, false);
+}
+
+/// Of memory. `checked`: it may be that nothing has assigned it yet; then the kernel stops.
+Value LoopReader::load_number(int local, bool checked) {
+  const NumberType type = types_.of.at(local);
+  const bool whole = is_whole_type(type.dtype);
+  const Expr slot = builder_->constant(whole ? 2 * whole_slot(local) : number_slot(local));
+  if (checked) {
+    const ScalarId tag = whole ? builder_->load(memory_.wholes, builder_->ctx().add(slot, builder_->constant(1)))
+                               : builder_->load(memory_.tags, slot);
+    const ScalarId none = builder_->index(builder_->constant(0), DType::kInt64);
+    builder_->stop_if(builder_->emit(ScalarOp::kEq, DType::kBool, {tag, none}));
+  }
+  if (is_complex(type.dtype)) {
+    const DType part = real_dtype(type.dtype);
+    const ScalarId re = builder_->cast(builder_->load(memory_.numbers, slot), part);
+    const Expr next = builder_->ctx().add(slot, builder_->constant(1));
+    const ScalarId im = builder_->cast(builder_->load(memory_.numbers, next), part);
+    return Number{builder_->emit(ScalarOp::kComplex, type.dtype, {re, im}), type.dtype, type.strength};
+  }
+  const ScalarId loaded = builder_->cast(builder_->load(whole ? memory_.wholes : memory_.numbers, slot), type.dtype);
+  if (type.dtype == DType::kBool) return Condition{std::nullopt, loaded, type.strength == Strength::kStrong};
+  return Number{loaded, type.dtype, type.strength};
+}
+
+/// Nothing has assigned the local.
+void LoopReader::forget_number(int local, DType dtype) {
+  const bool whole = is_whole_type(dtype);
+  const int slot = whole ? 2 * whole_slot(local) + 1 : number_slot(local);
+  builder_->store(whole ? memory_.wholes : memory_.tags, builder_->constant(slot),
+                  builder_->index(builder_->constant(0), DType::kInt64));
+}
+
+/// A number of the frame: one that the loop assigns lies in memory, in the type that the local has there.
+Value LoopReader::given_number(int local, PyObject* object, LocalFact fact) {
+  const bool is_int = PyLong_CheckExact(object), is_bool = PyBool_Check(object) != 0;
+  int overflow = 0;
+  const int64_t whole = is_int ? PyLong_AsLongLongAndOverflow(object, &overflow) : 0;
+  if (overflow != 0 || !lies_within({whole, whole}, -kExact, kExact)) throw Unsupported("a large int");
+  NumberType own{DType::kFloat64, Strength::kWeak};
+  if (is_int) own.dtype = DType::kInt64;
+  if (is_bool) own.dtype = DType::kBool;
+  if (PyComplex_CheckExact(object)) own.dtype = DType::kComplex128;
+  if (np_.is_scalar(object)) {
+    if (!np_.describe(object, fact.dtype, fact.sizes, fact.strides) || !takes(fact.dtype))
+      throw Unsupported("a NumPy scalar that is no number");
+    own = {fact.dtype, Strength::kStrong};
+  }
+  fact.kind = is_int                              ? LocalFact::Kind::kInt
+              : is_bool                           ? LocalFact::Kind::kBool
+              : own.strength == Strength::kStrong ? LocalFact::Kind::kScalar
+              : is_complex(own.dtype)             ? LocalFact::Kind::kComplex
+                                                  : LocalFact::Kind::kFloat;
+  const auto type = types_.of.find(local);
+  if (type != types_.of.end()) {
+    const NumberType joint = joined_number(type->second, own);
+    if (joint.dtype != type->second.dtype) {
+      type->second = joint;
+      throw NewType{};
+    }
+    type->second = joint;
+  } else {
+    types_.of.emplace(local, own);
+  }
+  program_->locals.push_back(fact);
+  if (is_whole_type(types_.of.at(local).dtype)) {
+    program_->given_wholes.emplace_back(local, whole_slot(local));
+  } else {
+    program_->given.push_back({local, number_slot(local), is_complex(types_.of.at(local).dtype)});
+  }
+  return Number{loops::kNoScalar, own.dtype, own.strength};
 }
 
 /// A local as the frame has it.
 Value LoopReader::given_local(int local) {
-  if (f_.local(local) == nullptr) throw Unsupported("a local that is not bound");
-  const Ref object = seen_value(f_.local(local));
+  if (given_object(local) == nullptr) throw Unsupported("a local that is not bound");
+  const Ref object = seen_value(given_object(local));
   LocalFact fact;
   fact.local = local;
   if (!object) throw Unsupported("a number that tensors decide");
-  if (PyLong_CheckExact(object.get())) {
+  if (PyLong_CheckExact(object.get()) && !types_.of.contains(local)) {
     int overflow = 0;
     fact.kind = LocalFact::Kind::kWhole;
     fact.value = PyLong_AsLongLongAndOverflow(object.get(), &overflow);
@@ -84,26 +209,24 @@ Value LoopReader::given_local(int local) {
     program_->locals.push_back(fact);
     return Whole{builder_->constant(fact.value), {fact.value, fact.value}};
   }
-  if (PyFloat_CheckExact(object.get()) || np_.is_scalar(object.get())) {
-    const bool strong = !PyFloat_CheckExact(object.get());
-    if (strong && (!np_.describe(object.get(), fact.dtype, fact.sizes, fact.strides) ||
-                   (fact.dtype != DType::kFloat64 && fact.dtype != DType::kFloat32))) {
-      throw Unsupported("a NumPy scalar that is no float");
-    }
-    fact.kind = !strong                         ? LocalFact::Kind::kFloat
-                : fact.dtype == DType::kFloat64 ? LocalFact::Kind::kFloat64
-                                                : LocalFact::Kind::kFloat32;
-    program_->locals.push_back(fact);
-    program_->given.emplace_back(local, number_slot(local));
-    return Number{loops::kNoScalar, fact.dtype, strong ? Strength::kStrong : Strength::kWeak};
+  if (PyLong_Check(object.get()) || PyFloat_CheckExact(object.get()) || PyComplex_CheckExact(object.get()) ||
+      np_.is_scalar(object.get())) {
+    if (PyLong_Check(object.get()) && !PyLong_CheckExact(object.get()) && !PyBool_Check(object.get()))
+      throw Unsupported("an int of a class of its own");
+    return given_number(local, object.get(), fact);
   }
-  if (!np_.is_array(object.get())) throw Unsupported(str_cat("a value of type ", Py_TYPE(object.get())->tp_name));
-  if (!np_.describe(object.get(), fact.dtype, fact.sizes, fact.strides) || !takes(fact.dtype)) {
+  return given_array(object.get(), fact);
+}
+
+/// `fact` says which one it is.
+GridRef LoopReader::given_array(PyObject* object, LocalFact fact) {
+  if (!np_.is_array(object)) throw Unsupported(str_cat("a value of type ", Py_TYPE(object)->tp_name));
+  if (!np_.describe(object, fact.dtype, fact.sizes, fact.strides) || !takes(fact.dtype)) {
     throw Unsupported("an array of other elements than numbers, or in another order of bytes");
   }
   if (fact.sizes.empty()) throw Unsupported("an array without dimensions");
   fact.kind = LocalFact::Kind::kArray;
-  LoopProgram::Buffer buffer{LoopProgram::Buffer::Kind::kArray, fact.dtype, local, false, 0, 1};
+  LoopProgram::Buffer buffer{LoopProgram::Buffer::Kind::kArray, fact.dtype, fact.local, false, 0, 1};
   View view;
   for (size_t d = 0; d < fact.sizes.size(); ++d) {
     if (fact.sizes[d] == 0) throw Unsupported("an empty array");
@@ -113,7 +236,7 @@ Value LoopReader::given_local(int local) {
     view.extents.push_back(builder_->constant(fact.sizes[d]));
     view.strides.push_back(builder_->constant(fact.strides[d]));
   }
-  const auto [found, is_new] = arrays_.emplace(f_.local(local), static_cast<int>(program_->buffers.size()));
+  const auto [found, is_new] = arrays_.emplace(object, static_cast<int>(program_->buffers.size()));
   if (is_new) {
     program_->buffers.push_back(buffer);
     builder_->add_buffer(str_cat("a", found->second), fact.dtype, buffer.numel);
@@ -126,64 +249,63 @@ Value LoopReader::given_local(int local) {
 
 void LoopReader::store_local(int local, Value value) {
   Local& now = locals_[local];
-  if (const auto* number = std::get_if<Number>(&value)) {
-    const NumberTag tag = number->strength == Strength::kWeak ? NumberTag::kFloat
-                          : number->dtype == DType::kFloat64  ? NumberTag::kFloat64
-                                                              : NumberTag::kFloat32;
-    if (!is_floating(number->dtype)) throw Unsupported("a local that is an int or a complex number of NumPy's");
-    if (number->strength == Strength::kEither) throw Unsupported("a float of Python's or NumPy's, as it comes");
-    store_number(local, *number, tag);
-    return;
-  }
-  if (const auto* whole = std::get_if<Whole>(&value)) {
-    if (!lies_within(whole->range, -kExact, kExact)) throw Unsupported("a large int");
-    if (rebound_.contains(local)) throw Unsupported("a local that is an array and an int");
-    if (types_.contains(local)) {
-      store_number(local, as_number(value, DType::kFloat64), NumberTag::kWhole);
+  stored_.insert(local);
+  if (note_type(local, value)) {
+    if (types_.rebound.contains(local)) throw Unsupported("a local that is an array and a number");
+    const auto* whole = std::get_if<Whole>(&value);
+    if (whole != nullptr && !lies_within(whole->range, -kExact, kExact)) throw Unsupported("a large int");
+    if (whole == nullptr || types_.of.contains(local)) {
+      store_number(local, value);
       return;
     }
-    if (base_ != 0) {
-      now = {Local::State::kKnown, std::move(value)};
-      return;
+    if (base_ == 0) {
+      const int slot = 2 * whole_slot(local);
+      builder_->store(memory_.wholes, builder_->constant(slot), builder_->index(whole->value, DType::kInt64));
+      builder_->store(memory_.wholes, builder_->constant(slot + 1), builder_->number(1, DType::kInt64));
     }
-    const int slot = 2 * whole_slot(local);
-    builder_->store(wholes_, builder_->constant(slot), builder_->index(whole->value, DType::kInt64));
-    builder_->store(wholes_, builder_->constant(slot + 1), builder_->number(1, DType::kInt64));
     now = {Local::State::kKnown, std::move(value)};
     return;
   }
-  // `C *= 2` stores the array that it was.
-  const auto* grid = std::get_if<GridRef>(&value);
-  if (grid != nullptr && now.state == Local::State::kKnown && std::holds_alternative<GridRef>(now.value) &&
-      std::get<GridRef>(now.value) == *grid) {
+  const auto* object = std::get_if<Ref>(&value);
+  const bool other = object != nullptr || std::holds_alternative<std::shared_ptr<Sequence>>(value);
+  if (other && base_ != 0) {
+    now = {Local::State::kKnown, value};
     return;
   }
-  if (grid != nullptr && (*grid)->view && !rebound_.contains(local) && now.state != Local::State::kUnknown &&
+  const auto* grid = std::get_if<GridRef>(&value);
+  if (grid == nullptr) throw Unsupported("an object that a local is given");
+  store_array(local, *grid);
+}
+
+void LoopReader::store_array(int local, const GridRef& grid) {
+  Local& now = locals_[local];
+  // `C *= 2` stores the array that it was.
+  if (now.state == Local::State::kKnown && std::holds_alternative<GridRef>(now.value) &&
+      std::get<GridRef>(now.value) == grid) {
+    return;
+  }
+  if (grid->view && !types_.rebound.contains(local) && now.state != Local::State::kUnknown &&
       given_object(local) != nullptr) {
     const Value before = load_local(local);
     const auto* same = std::get_if<GridRef>(&before);
-    if (same != nullptr && (*same)->view == (*grid)->view) return;
+    if (same != nullptr && (*same)->view == grid->view) return;
   }
-  const auto* object = std::get_if<Ref>(&value);
-  if (object != nullptr && base_ != 0) now = {Local::State::kKnown, *object};
-  if (object != nullptr && base_ != 0) return;
-  if (grid == nullptr) throw Unsupported("an object that a local is given");
   if (base_ != 0) {
-    now = {Local::State::kKnown, (*grid)->view ? *grid : materialise(*grid)};
+    now = {Local::State::kKnown, grid->view ? grid : materialise(grid)};
     return;
   }
-  if (rebound_.insert(local).second) throw NewType{};
+  if (types_.rebound.insert(local).second) throw NewType{};
   const bool shared = std::any_of(locals_.begin(), locals_.end(), [&](const auto& each) {
     const auto* other = std::get_if<GridRef>(&each.second.value);
-    return other != nullptr && each.second.state == Local::State::kKnown && *other == *grid;
+    return other != nullptr && each.second.state == Local::State::kKnown && *other == grid;
   });
-  const GridRef array = (*grid)->view ? *grid : materialise(*grid);
+  const GridRef array = grid->view ? grid : materialise(grid);
   if (shared) {
     lost_.insert(local);  // one object under two names
   } else {
-    keep_array(local, **grid, *array->view);
+    keep_array(local, *grid, *array->view);
   }
-  now = {Local::State::kKnown, array};
+  locals_[local] = {Local::State::kKnown, array};
 }
 
 /// The frame gets the array when the loop has ended.
@@ -191,7 +313,7 @@ void LoopReader::keep_array(int local, const Grid& made, const View& view) {
   ArrayResult result{local, whole_slot(local), static_cast<int64_t>(program_->arrays.size()) + 1, view.array, {}, {}};
   const LoopProgram::Buffer& buffer = program_->buffers[static_cast<size_t>(view.array)];
   const bool is_view = buffer.kind == LoopProgram::Buffer::Kind::kArray;
-  bool known = is_view ? np_.writeable(f_.local(buffer.local)) : !made.view && is_in_order(made);
+  bool known = is_view ? np_.writeable(place_.object(buffer.local)) : !made.view && is_in_order(made);
   for (size_t d = 0; d < view.extents.size(); ++d) {
     known = known && view.extents[d].is_const() && view.strides[d].is_const();
     if (!known) break;
@@ -203,9 +325,9 @@ void LoopReader::keep_array(int local, const Grid& made, const View& view) {
     return;
   }
   const int slot = 2 * result.slot;
-  builder_->store(wholes_, builder_->constant(slot), builder_->index(view.offset, DType::kInt64));
+  builder_->store(memory_.wholes, builder_->constant(slot), builder_->index(view.offset, DType::kInt64));
   const auto statement = static_cast<double>(result.statement);
-  builder_->store(wholes_, builder_->constant(slot + 1), builder_->number(statement, DType::kInt64));
+  builder_->store(memory_.wholes, builder_->constant(slot + 1), builder_->number(statement, DType::kInt64));
   program_->arrays.push_back(std::move(result));
 }
 
@@ -227,23 +349,50 @@ bool LoopReader::is_in_order(const Grid& made) const {
 
 /// Of arrays whose size or layout is not told, nobody may ask behind the loop.
 void LoopReader::check_lost_arrays() const {
-  const int behind = exit_of_loop(instruction_at(code_, head_));
+  std::vector<int> behind;
+  if (range_.kind != LoopRange::Kind::kWhile) behind.push_back(exit_of_loop(instruction_at(code_, head_)));
+  for (const LoopExit& exit : program_->exits) behind.push_back(exit.offset / 2);
   for (const int local : lost_) {
-    if (f_.is_held() || is_read_behind(code_, behind, local))
+    const bool is_read =
+        std::any_of(behind.begin(), behind.end(), [&](int place) { return is_read_behind(code_, place, local); });
+    if (place_.frame.is_held() || is_read)
       throw Unsupported("an array of the loop that is used behind it, of another size in each turn");
   }
 }
 
-void LoopReader::store_number(int local, const Number& number, NumberTag tag) {
-  const Strength strength = tag == NumberTag::kWhole ? Strength::kEither : number.strength;
-  const auto [found, is_new] = types_.emplace(local, NumberType{number.dtype, strength});
-  NumberType& type = found->second;
-  if (type.dtype != number.dtype) throw Unsupported("a number whose type changes");
-  if (type.strength != strength) type.strength = Strength::kEither;
-  const Expr slot = builder_->constant(number_slot(local));
-  builder_->store(numbers_, slot, number.id);
-  builder_->store(tags_, slot, builder_->number(static_cast<double>(tag), DType::kInt64));
+/// A number or bool, into memory.
+void LoopReader::store_number(int local, const Value& value) {
+  const NumberType own = *number_type(value);
+  const auto [found, is_new] = types_.of.emplace(local, own);
+  const NumberType joint = joined_number(found->second, own), before = std::exchange(found->second, joint);
+  if (joint.dtype != before.dtype) throw NewType{};
+  stored_.insert(local);
   locals_[local] = {Local::State::kNumber, {}};
+  if (is_whole_type(joint.dtype)) {
+    ScalarId id = loops::kNoScalar;
+    if (const auto* condition = std::get_if<Condition>(&value)) {
+      id = condition->known ? builder_->number(*condition->known ? 1 : 0, DType::kInt64) : condition->id;
+    } else {
+      id = as_number(value, joint.dtype).id;
+    }
+    const int slot = 2 * whole_slot(local);
+    builder_->store(memory_.wholes, builder_->constant(slot), id);
+    builder_->store(memory_.wholes, builder_->constant(slot + 1), builder_->number(1, DType::kInt64));
+    return;
+  }
+  if (own.strength == Strength::kEither) throw Unsupported("a float of Python's or NumPy's, as it comes");
+  const NumberTag tag = is_python_int(value) ? NumberTag::kWhole : tag_of(own.dtype, own.strength == Strength::kStrong);
+  const Expr slot = builder_->constant(number_slot(local));
+  const ScalarId id = as_number(value, joint.dtype).id;
+  if (is_complex(joint.dtype)) {
+    const DType part = real_dtype(joint.dtype);
+    builder_->store(memory_.numbers, slot, builder_->emit(ScalarOp::kReal, part, {id}));
+    builder_->store(memory_.numbers, builder_->ctx().add(slot, builder_->constant(1)),
+                    builder_->emit(ScalarOp::kImag, part, {id}));
+  } else {
+    builder_->store(memory_.numbers, slot, id);
+  }
+  builder_->store(memory_.tags, slot, builder_->number(static_cast<double>(tag), DType::kInt64));
 }
 
 Value LoopReader::constant_of(PyObject* object) {
@@ -255,6 +404,12 @@ Value LoopReader::constant_of(PyObject* object) {
   }
   if (PyFloat_CheckExact(object))
     return Number{builder_->number(PyFloat_AS_DOUBLE(object), DType::kFloat64), DType::kFloat64, Strength::kWeak};
+  if (PyComplex_CheckExact(object)) {
+    const DType part = DType::kFloat64, dtype = DType::kComplex128;
+    const ScalarId re = builder_->number(PyComplex_RealAsDouble(object), part);
+    const ScalarId im = builder_->number(PyComplex_ImagAsDouble(object), part);
+    return Number{builder_->emit(ScalarOp::kComplex, dtype, {re, im}), dtype, Strength::kWeak};
+  }
   if (PyTuple_CheckExact(object)) {
     auto tuple = std::make_shared<Sequence>();
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(object); ++n)
@@ -262,13 +417,15 @@ Value LoopReader::constant_of(PyObject* object) {
     return tuple;
   }
   if (PySlice_Check(object)) throw Unsupported("a constant slice");
+  if (PyBool_Check(object)) return Condition{object == Py_True};
   return Ref::borrow(object);
 }
 
 Value LoopReader::load_global(PyObject* name) {
-  PyObject* found = PyDict_CheckExact(f_.globals()) ? PyDict_GetItemWithError(f_.globals(), name) : nullptr;
-  if (found == nullptr && PyErr_Occurred() == nullptr && PyDict_CheckExact(f_.builtins()))
-    found = PyDict_GetItemWithError(f_.builtins(), name);
+  PyObject* found =
+      PyDict_CheckExact(place_.frame.globals()) ? PyDict_GetItemWithError(place_.frame.globals(), name) : nullptr;
+  if (found == nullptr && PyErr_Occurred() == nullptr && PyDict_CheckExact(place_.frame.builtins()))
+    found = PyDict_GetItemWithError(place_.frame.builtins(), name);
   if (found == nullptr) {
     forget_error();
     throw Unsupported("a global that is not there");
@@ -286,6 +443,7 @@ Value LoopReader::load_attribute(const Value& owner, PyObject* name) {
     for (const Expr extent : (*grid)->extents) shape->items.emplace_back(Whole{extent, range_of(extent)});
     return shape;
   }
+  if (const auto* number = std::get_if<Number>(&owner)) return attribute_of_number(*number, text);
   const auto* object = std::get_if<Ref>(&owner);
   if (object != nullptr && np_.is_ufunc(object->get())) return Method{nullptr, *object, text};
   if (object == nullptr || !PyModule_CheckExact(object->get())) throw Unsupported(str_cat("the attribute ", text));
@@ -305,20 +463,24 @@ Value LoopReader::call(const Value& callable, std::vector<Value> arguments) {
   if (object == nullptr) throw Unsupported("a call");
   if (object->get() == reinterpret_cast<PyObject*>(&PyRange_Type)) {
     const auto whole = [&](size_t n) {
-      const auto* value = n < arguments.size() ? std::get_if<Whole>(&arguments[n]) : nullptr;
-      if (value == nullptr) throw Unsupported("a range of something else than ints");
-      return *value;
+      if (n >= arguments.size()) throw Unsupported("a range of other arguments");
+      return as_whole(arguments[n]);
     };
     if (arguments.empty() || arguments.size() > 3) throw Unsupported("a range of other arguments");
-    if (arguments.size() == 1) return Range{{builder_->constant(0), {0, 0}}, whole(0), 1};
-    Range range{whole(0), whole(1), 1};
+    const Whole one{builder_->constant(1), {1, 1}};
+    if (arguments.size() == 1) return Range{{builder_->constant(0), {0, 0}}, whole(0), one};
+    Range range{whole(0), whole(1), one};
     if (arguments.size() == 3) {
-      const Whole by = whole(2);
-      if (!by.value.is_const() || by.value.const_value() == 0) throw Unsupported("a range with a step that varies");
-      range.step = by.value.const_value();
+      range.step = whole(2);
+      if (range.step.range.lo <= 0 && range.step.range.hi >= 0)
+        throw Unsupported("a range with a step whose sign varies");
     }
     return range;
   }
+  if (object->get() == reinterpret_cast<PyObject*>(&PyEnum_Type) ||
+      object->get() == reinterpret_cast<PyObject*>(&PyZip_Type))
+    return iteration_of(object->get(), arguments);
+  if (PyType_Check(object->get()) && arguments.size() == 1) return python_type(object->get(), arguments[0]);
   if (!PyFunction_Check(object->get())) return function(object->get(), arguments);
   program_->functions.emplace_back(*object, Ref::borrow(PyFunction_GET_CODE(object->get())));
   return read_call(object->get(), std::move(arguments));

@@ -47,19 +47,37 @@ bool is_plain(const LocalFact& fact) {
   return true;
 }
 
+/// The int that an object is, of 64 bits; nullopt: it is none.
+std::optional<int64_t> int_of(PyObject* object) {
+  const Ref index = PyLong_Check(object) ? Ref::borrow(object) : Ref::steal(PyNumber_Index(object));
+  int overflow = 0;
+  const int64_t value = index ? PyLong_AsLongLongAndOverflow(index.get(), &overflow) : 0;
+  if (!index || PyErr_Occurred() != nullptr) {
+    forget_error();
+    const int truth = PyObject_IsTrue(object);  // a bool of NumPy's
+    return truth >= 0 ? std::optional<int64_t>(truth) : std::nullopt;
+  }
+  return overflow == 0 ? std::optional(value) : std::nullopt;
+}
+
 bool fits_fact(const LocalFact& fact, PyObject* object, const NumpyApi& np) {
   using Kind = LocalFact::Kind;
   if (object == nullptr) return false;
   switch (fact.kind) {
     case Kind::kUnbound: return false;
-    case Kind::kWhole: {
-      int overflow = 0;
-      return PyLong_CheckExact(object) && PyLong_AsLongLongAndOverflow(object, &overflow) == fact.value &&
-             overflow == 0;
+    case Kind::kWhole: return PyLong_CheckExact(object) && int_of(object) == fact.value;
+    case Kind::kInt: {
+      constexpr int64_t kMost = int64_t{1} << 52;
+      const std::optional<int64_t> value = PyLong_CheckExact(object) ? int_of(object) : std::nullopt;
+      return value && *value >= -kMost && *value <= kMost;
     }
+    case Kind::kBool: return PyBool_Check(object) != 0;
     case Kind::kFloat: return PyFloat_CheckExact(object);
-    case Kind::kFloat64:
-    case Kind::kFloat32:
+    case Kind::kComplex: return PyComplex_CheckExact(object);
+    case Kind::kScalar:
+      if (!np.is_scalar(object)) return false;
+      if (fact.dtype == DType::kUInt64 && !int_of(object)) return false;
+      break;
     case Kind::kArray: break;
   }
   DType dtype = DType::kFloat64;
@@ -98,17 +116,37 @@ int LoopProgram::traverse(const Visitor& visit) const {
   return visit(functions);
 }
 
-bool LoopProgram::fits(const Frame& f, const NumpyApi& np) const {
+bool LoopRange::same_as(const LoopRange& other) const {
+  return kind == other.kind && first == other.first && step == other.step && turns == other.turns &&
+         std::equal(parts.begin(), parts.end(), other.parts.begin(), other.parts.end(),
+                    [](const LoopRange& a, const LoopRange& b) { return a.same_as(b); });
+}
+
+namespace {
+void add_arrays(const LoopRange& range, std::vector<PyObject*>& arrays) {
+  if (range.array) arrays.push_back(range.array.get());
+  for (const LoopRange& part : range.parts) add_arrays(part, arrays);
+}
+}  // namespace
+
+LoopPlace place_of(const Frame& f, const LoopRange& range) {
+  LoopPlace place{f, {}};
+  add_arrays(range, place.iterated);
+  return place;
+}
+
+bool LoopProgram::fits(const LoopPlace& place, const NumpyApi& np) const {
+  const Frame& f = place.frame;
   for (const LocalFact& fact : locals) {
-    if (!fits_fact(fact, f.local(fact.local) != nullptr ? seen_value(f.local(fact.local)).get() : nullptr, np))
-      return false;
+    PyObject* const object = place.object(fact.local);
+    if (!fits_fact(fact, object != nullptr ? seen_value(object).get() : nullptr, np)) return false;
     // Names of one array are names of one array again, and of no other.
     for (const LocalFact& other : locals) {
       if (fact.kind != LocalFact::Kind::kArray || other.kind != LocalFact::Kind::kArray) continue;
-      if ((fact.array == other.array) != (f.local(fact.local) == f.local(other.local))) return false;
+      if ((fact.array == other.array) != (object == place.object(other.local))) return false;
     }
     const bool is_written = fact.kind == LocalFact::Kind::kArray && buffers[static_cast<size_t>(fact.array)].written;
-    if (is_written && (!np.writeable(f.local(fact.local)) || !is_plain(fact))) return false;
+    if (is_written && (!np.writeable(object) || !is_plain(fact))) return false;
   }
   for (const NameFact& fact : names) {
     if (found_name(fact, f) == fact.value.get()) continue;
@@ -122,7 +160,7 @@ bool LoopProgram::fits(const Frame& f, const NumpyApi& np) const {
     if (written.kind != Buffer::Kind::kArray || !written.written) continue;
     for (const Buffer& other : buffers) {
       if (other.kind != Buffer::Kind::kArray || &other == &written) continue;
-      if (span_of(written, f.local(written.local)).meets(span_of(other, f.local(other.local)))) return false;
+      if (span_of(written, place.object(written.local)).meets(span_of(other, place.object(other.local)))) return false;
     }
   }
   return true;
@@ -131,23 +169,36 @@ bool LoopProgram::fits(const Frame& f, const NumpyApi& np) const {
 /// The memory of one run. What arrays held before it can be put back.
 class LoopMemory {
  public:
-  LoopMemory(const LoopProgram& program, const Frame& f) {
+  LoopMemory(const LoopProgram& program, const LoopPlace& place) {
     numbers.resize(static_cast<size_t>(program.numbers) + 1);
     tags.resize(numbers.size());
     wholes.resize(2 * static_cast<size_t>(program.wholes) + 1);
-    for (const auto& [local, slot] : program.given) numbers[static_cast<size_t>(slot)] = number_of(f.local(local));
+    flags.resize(static_cast<size_t>(program.flags) + 1);
+    for (const LoopProgram::Given& given : program.given) {
+      double* const at = &numbers[static_cast<size_t>(given.slot)];
+      if (given.pair) {
+        const Py_complex pair = PyComplex_AsCComplex(place.object(given.local));
+        at[0] = pair.real;
+        at[1] = pair.imag;
+      } else {
+        *at = number_of(place.object(given.local));
+      }
+    }
+    for (const auto& [local, slot] : program.given_wholes)
+      wholes[2 * static_cast<size_t>(slot)] = int_of(place.object(local)).value_or(0);
     for (const Buffer& buffer : program.buffers) {
       switch (buffer.kind) {
         case Buffer::Kind::kNumbers: pointers.push_back(numbers.data()); break;
         case Buffer::Kind::kTags: pointers.push_back(tags.data()); break;
         case Buffer::Kind::kWholes: pointers.push_back(wholes.data()); break;
+        case Buffer::Kind::kFlags: pointers.push_back(flags.data()); break;
         case Buffer::Kind::kScratch:
           owned_.push_back(std::make_unique_for_overwrite<std::max_align_t[]>(
               static_cast<size_t>(buffer.numel * dtype_size(buffer.dtype)) / sizeof(std::max_align_t) + 1));
           pointers.push_back(owned_.back().get());
           break;
         case Buffer::Kind::kArray: {
-          const Span span = span_of(buffer, f.local(buffer.local));
+          const Span span = span_of(buffer, place.object(buffer.local));
           pointers.push_back(const_cast<char*>(span.begin));
           if (!buffer.written) break;
           const auto bytes = static_cast<size_t>(span.end - span.begin);
@@ -164,7 +215,7 @@ class LoopMemory {
   }
 
   std::vector<double> numbers;
-  std::vector<int64_t> tags, wholes;
+  std::vector<int64_t> tags, wholes, flags;
   std::vector<void*> pointers;
 
  private:
@@ -179,7 +230,8 @@ class LoopMemory {
 
 namespace {
 
-Ref number_object(double value, NumberTag tag, const NumpyApi& np) {
+Ref number_object(const double* at, NumberTag tag, const NumpyApi& np) {
+  double value = *at;
   switch (tag) {
     case NumberTag::kNone: break;
     case NumberTag::kFloat: return Ref::steal(PyFloat_FromDouble(value));
@@ -189,22 +241,36 @@ Ref number_object(double value, NumberTag tag, const NumpyApi& np) {
       return np.scalar(&narrow, DType::kFloat32);
     }
     case NumberTag::kWhole: return Ref::steal(PyLong_FromDouble(value));
+    case NumberTag::kComplex: return Ref::steal(PyComplex_FromDoubles(at[0], at[1]));
+    case NumberTag::kComplex128: {
+      double pair[] = {at[0], at[1]};
+      return np.scalar(pair, DType::kComplex128);
+    }
+    case NumberTag::kComplex64: {
+      float pair[] = {static_cast<float>(at[0]), static_cast<float>(at[1])};
+      return np.scalar(pair, DType::kComplex64);
+    }
   }
   return {};
+}
+
+Ref whole_object(int64_t value, const LocalResult& result, const NumpyApi& np) {
+  if (result.numpys) return np.scalar(&value, result.dtype);  // its low bytes
+  return Ref::steal(result.dtype == DType::kBool ? PyBool_FromLong(value != 0 ? 1 : 0) : PyLong_FromLongLong(value));
 }
 
 }  // namespace
 
 /// False with a Python error set: nothing has changed.
-bool LoopProgram::set_locals(Frame& f, const NumpyApi& np, LoopMemory& memory) const {
+bool LoopProgram::set_locals(Frame& f, const LoopPlace& place, const NumpyApi& np, LoopMemory& memory) const {
   std::vector<std::pair<int, Ref>> made;
   for (const LocalResult& result : results) {
     const auto slot = static_cast<size_t>(result.slot);
     Ref object;
     if (result.number) {
-      object = number_object(memory.numbers[slot], static_cast<NumberTag>(memory.tags[slot]), np);
+      object = number_object(&memory.numbers[slot], static_cast<NumberTag>(memory.tags[slot]), np);
     } else if (memory.wholes[2 * slot + 1] != 0) {
-      object = Ref::steal(PyLong_FromLongLong(memory.wholes[2 * slot]));
+      object = whole_object(memory.wholes[2 * slot], result, np);
     }
     if (object) made.emplace_back(result.local, std::move(object));
   }
@@ -216,7 +282,7 @@ bool LoopProgram::set_locals(Frame& f, const NumpyApi& np, LoopMemory& memory) c
     Ref object;
     if (buffer.kind == Buffer::Kind::kArray) {
       data += memory.wholes[2 * slot] * dtype_size(buffer.dtype);
-      object = np.view(f.local(buffer.local), data, buffer.dtype, result.sizes, result.strides);
+      object = np.view(place.object(buffer.local), data, buffer.dtype, result.sizes, result.strides);
     } else {
       object = np.new_array(buffer.dtype, result.sizes, result.strides);
       const auto bytes = static_cast<size_t>(buffer.numel) * static_cast<size_t>(dtype_size(buffer.dtype));
@@ -229,10 +295,11 @@ bool LoopProgram::set_locals(Frame& f, const NumpyApi& np, LoopMemory& memory) c
   return true;
 }
 
-LoopProgram::Outcome LoopProgram::run(Frame& f, const NumpyApi& np, int64_t& done) {
+LoopProgram::Outcome LoopProgram::run(Frame& f, const LoopPlace& place, const NumpyApi& np, int64_t& done,
+                                      const LoopExit*& left) {
   std::optional<LoopMemory> kept;
   try {
-    kept.emplace(*this, f);
+    kept.emplace(*this, place);
   } catch (const std::bad_alloc&) {
     return Outcome::kTakenBack;  // the interpreter may need less
   }
@@ -241,7 +308,7 @@ LoopProgram::Outcome LoopProgram::run(Frame& f, const NumpyApi& np, int64_t& don
   bool fault = false;
   // A signal is looked for as often as a person notices.
   constexpr std::chrono::milliseconds kPatience(50);
-  for (int64_t share = 1; done < range.turns && !fault;) {
+  for (int64_t share = 1; done < range.turns && !fault && memory.flags[0] == 0;) {
     const int64_t end = std::min(range.turns, done + share);
     const auto start = std::chrono::steady_clock::now();
     Py_BEGIN_ALLOW_THREADS;
@@ -253,16 +320,21 @@ LoopProgram::Outcome LoopProgram::run(Frame& f, const NumpyApi& np, int64_t& don
     Py_END_ALLOW_THREADS;
     done = end;
     if (std::chrono::steady_clock::now() - start < kPatience) share *= 2;
-    if (!fault && done < range.turns && PyErr_CheckSignals() != 0) break;
+    if (!fault && memory.flags[0] == 0 && done < range.turns && PyErr_CheckSignals() != 0) break;
   }
   if (fault) {
     memory.put_back();
     return Outcome::kTakenBack;
   }
-  if (!set_locals(f, np, memory)) {
+  if (!set_locals(f, place, np, memory)) {
     forget_error();
     memory.put_back();
     return Outcome::kTakenBack;
+  }
+  if (memory.flags[0] != 0) {
+    left = &exits[static_cast<size_t>(memory.flags[0]) - 1];
+    done = memory.flags[1] + 1;
+    return Outcome::kLeft;
   }
   return done < range.turns ? Outcome::kInterrupted : Outcome::kDone;
 }

@@ -14,10 +14,11 @@ namespace tatara::capture::native {
 /// The object as the program sees it in this call, where it is a placeholder of a trace; null: not to be told.
 Ref seen_value(PyObject* object);
 
-/// What a local of the frame has to be.
+/// What a local of the frame has to be. Below zero: an array that the loop goes over, from -1 on downwards.
 struct LocalFact {
-  enum class Kind : uint8_t { kArray, kWhole, kFloat, kFloat64, kFloat32, kUnbound };
-  int local = -1;
+  /// kWhole: this int; kInt: any int of 52 bits; kScalar: a scalar of NumPy's.
+  enum class Kind : uint8_t { kArray, kWhole, kInt, kBool, kFloat, kComplex, kScalar, kUnbound };
+  int local = 0;
   Kind kind = Kind::kUnbound;
   int64_t value = 0;  // kWhole
   DType dtype = DType::kFloat64;
@@ -33,8 +34,15 @@ struct NameFact {
 /// A local that the loop assigns: what it is afterwards.
 struct LocalResult {
   int local = -1;
-  bool number = false;  // else an int
+  bool number = false;  // a float or complex number; else an int or a bool
   int slot = -1;
+  DType dtype = DType::kInt64;
+  bool numpys = false;
+};
+
+/// A place where the program may leave the loop, and how many iterators of loops within it are on the stack there.
+struct LoopExit {
+  int offset = 0, iterators = 0;
 };
 
 /// An array that a statement of the loop gives a local: a view of an array of the frame, or a new one. The slot of an int has
@@ -47,11 +55,29 @@ struct ArrayResult {
 };
 
 /// Kinds of numbers in the kernel's memory; 0: the loop has not assigned it.
-enum class NumberTag : int64_t { kNone, kFloat, kFloat64, kFloat32, kWhole };
+enum class NumberTag : int64_t { kNone, kFloat, kFloat64, kFloat32, kWhole, kComplex, kComplex128, kComplex64 };
 
+/// What the iterator of a loop still goes over: a range, an array from an item on, several ones (zip), one with numbers
+/// (enumerate). Of a `while`: nothing, without end.
 struct LoopRange {
+  enum class Kind : uint8_t { kRange, kArray, kZip, kEnumerate, kWhile } kind = Kind::kRange;
   int64_t first = 0, step = 1, turns = 0;
+  Ref array;
+  std::vector<LoopRange> parts;
+  /// Whether the turns are the same, of arrays of any kind.
+  bool same_as(const LoopRange& other) const;
 };
+
+/// The frame at a loop, and the arrays that the loop goes over, in their order.
+struct LoopPlace {
+  const Frame& frame;
+  std::vector<PyObject*> iterated;
+  /// A local of the frame, or an array that the loop goes over (LocalFact).
+  PyObject* object(int local) const {
+    return local >= 0 ? frame.local(local) : iterated[static_cast<size_t>(-1 - local)];
+  }
+};
+LoopPlace place_of(const Frame& f, const LoopRange& range);
 
 class LoopMemory;
 
@@ -64,7 +90,7 @@ struct LoopProgram {
   std::vector<ArrayResult> arrays;
   /// A buffer of the kernel.
   struct Buffer {
-    enum class Kind : uint8_t { kNumbers, kTags, kWholes, kArray, kScratch } kind = Kind::kScratch;
+    enum class Kind : uint8_t { kNumbers, kTags, kWholes, kFlags, kArray, kScratch } kind = Kind::kScratch;
     DType dtype = DType::kFloat64;
     int local = -1;        // kArray: one of the names of the array
     bool written = false;  // kArray
@@ -72,22 +98,29 @@ struct LoopProgram {
     int64_t numel = 0;
   };
   std::vector<Buffer> buffers;
-  std::vector<std::pair<int, int>> given;  // locals that are numbers, and their slots
-  int numbers = 0, wholes = 0;             // slots
+  /// A local that is a float, or with `pair` a complex number, and its slot.
+  struct Given {
+    int local = 0, slot = 0;
+    bool pair = false;
+  };
+  std::vector<Given> given;
+  std::vector<std::pair<int, int>> given_wholes;  // that are ints or bools
+  int numbers = 0, wholes = 0, flags = 0;         // slots
   KernelCode code;
-  int exit = 0;      // byte offset behind the loop
-  int failures = 0;  // runs that were taken back
+  int exit = 0;                 // byte offset behind the loop
+  std::vector<LoopExit> exits;  // by the first flag, from 1 on; the second one has the turn
+  int failures = 0;             // runs that were taken back
 
   /// Hands the references that it owns to the cycle collector.
   int traverse(const Visitor& visit) const;
   /// Whether the frame, which stands before the loop, is as it was made for.
-  bool fits(const Frame& f, const NumpyApi& np) const;
-  enum class Outcome : uint8_t { kDone, kInterrupted, kTakenBack };
-  /// Runs the loop and sets the frame's locals. `done`: turns that have run. kTakenBack: nothing has happened.
-  Outcome run(Frame& f, const NumpyApi& np, int64_t& done);
+  bool fits(const LoopPlace& place, const NumpyApi& np) const;
+  enum class Outcome : uint8_t { kDone, kLeft, kInterrupted, kTakenBack };
+  /// Runs the loop and sets the frame's locals. `done`: turns that have run. kLeft: by `left`. kTakenBack: nothing has happened.
+  Outcome run(Frame& f, const LoopPlace& place, const NumpyApi& np, int64_t& done, const LoopExit*& left);
 
  private:
-  bool set_locals(Frame& f, const NumpyApi& np, LoopMemory& memory) const;
+  bool set_locals(Frame& f, const LoopPlace& place, const NumpyApi& np, LoopMemory& memory) const;
 };
 
 }  // namespace tatara::capture::native

@@ -17,42 +17,27 @@ using loops::ScalarOp;
 
 namespace {
 
-constexpr int kMostSlots = 64;
+constexpr int kMostSlots = 256;
+constexpr int kNamedFlags = 3;                         // exit and turn of the loop, fuel
 constexpr int kMostCalls = 64;                         // of functions, one within the other or not
 constexpr int kLocalsOfCall = 1000;                    // numbers that are kept for a call's locals
 constexpr bool kNewer = PY_VERSION_HEX >= 0x030C0000;  // 3.12 and later
 
 }  // namespace
 
-LoopReader::LoopReader(const Frame& f, const NumpyApi& np, int head, LoopRange range)
-    : f_(f), np_(np), code_(f.code()), head_(head), range_(range), assigned_(assigned_in(head)) {}
-
-std::set<int> LoopReader::assigned_in(int head) const {
-  const Instruction start = instruction_at(code_, head);
-  return assigned_between(start.next, start.next + start.oparg);
-}
-
-std::set<int> LoopReader::assigned_between(int from, int to) const {
-  std::set<int> found;
-  for (int at = from; at < to;) {
-    const Instruction i = instruction_at(code_, at);
-    if (i.opcode == STORE_FAST) found.insert(base_ + i.oparg);
-#if PY_VERSION_HEX >= 0x030D0000
-    if (i.opcode == STORE_FAST_LOAD_FAST || i.opcode == STORE_FAST_STORE_FAST) found.insert(base_ + (i.oparg >> 4));
-    if (i.opcode == STORE_FAST_STORE_FAST) found.insert(base_ + (i.oparg & 15));
-#endif
-    at = i.next;
-  }
-  return found;
+LoopReader::LoopReader(const LoopPlace& place, const NumpyApi& np, int head, const LoopRange& range)
+    : LoopOperations(np), place_(place), head_(head), range_(range), code_(place.frame.code()) {
+  if (!flow().is_head(head)) throw Unsupported("a loop without a second turn");
+  assigned_ = assigned_in(flow().loop_at(head));
 }
 
 std::unique_ptr<LoopProgram> LoopReader::read(loops::Kernel& kernel) {
   // The types of numbers that are carried from turn to turn are known once nothing new was found.
   for (bool again = true; again;) {
-    const std::map<int, NumberType> before = types_;
+    const std::map<int, NumberType> before = types_.of;
     try {
       read_once();
-      again = before != types_;
+      again = before != types_.of;
       if (!again) check_lost_arrays();
     } catch (const NewType&) {
       again = true;
@@ -64,129 +49,45 @@ std::unique_ptr<LoopProgram> LoopReader::read(loops::Kernel& kernel) {
 
 void LoopReader::read_once() {
   program_ = std::make_unique<LoopProgram>();
+  code_ = place_.frame.code();
   builder_ = std::make_unique<LoopBuilder>(str_cat("loop_", PyUnicode_AsUTF8(code_->co_name)));
   locals_.clear();
   arrays_.clear();
-  number_slots_.clear();
-  whole_slots_.clear();
-  code_ = f_.code();
-  base_ = calls_ = 0;
-  floor_ = 0;
+  memory_ = {};
+  base_ = calls_ = read_ = 0;
+  floor_ = low_ = 0;
   lost_.clear();
+  stored_.clear();
   bounded_.clear();
   stack_.clear();
+  region_ = nullptr;
   using Kind = LoopProgram::Buffer::Kind;
   const auto add = [&](const char* name, Kind kind, DType dtype) {
-    program_->buffers.push_back({kind, dtype, -1, true, 0, kMostSlots});
+    program_->buffers.push_back({kind, dtype, 0, true, 0, kMostSlots});
     return builder_->add_buffer(name, dtype, kMostSlots);
   };
-  numbers_ = add("numbers", Kind::kNumbers, DType::kFloat64);
-  tags_ = add("tags", Kind::kTags, DType::kInt64);
-  wholes_ = add("wholes", Kind::kWholes, DType::kInt64);
+  memory_.numbers = add("numbers", Kind::kNumbers, DType::kFloat64);
+  memory_.tags = add("tags", Kind::kTags, DType::kInt64);
+  memory_.wholes = add("wholes", Kind::kWholes, DType::kInt64);
+  memory_.flags = add("flags", Kind::kFlags, DType::kInt64);
+  memory_.flag_slots = kNamedFlags;
   const Instruction head = instruction_at(code_, head_);
-  program_->exit = 2 * exit_of_loop(head);
-  const auto constant = [&](int64_t v) { return Whole{builder_->constant(v), {v, v}}; };
-  const int64_t end = range_.first + range_.turns * range_.step;
-  loop_turns({constant(range_.first), constant(end), range_.step}, head_, true);
-  program_->numbers = static_cast<int>(number_slots_.size());
-  program_->wholes = static_cast<int>(whole_slots_.size());
-  for (const auto& [local, slot] : number_slots_) {
+  if (range_.kind != LoopRange::Kind::kWhile) program_->exit = 2 * exit_of_loop(head);
+  int array = 0;
+  const Region region = read_loop(iterated(range_, array), head_, true);
+  for (const LoopExit& exit : region.exits) program_->exits.push_back({2 * exit.offset, exit.iterators});
+  program_->numbers = memory_.number_count;
+  program_->wholes = static_cast<int>(memory_.whole_slots.size());
+  program_->flags = memory_.flag_slots;
+  if (program_->flags > kMostSlots) throw Unsupported("code with many branches");
+  for (const auto& [local, slot] : memory_.number_slots) {
     if (assigned_.contains(local)) program_->results.push_back({local, true, slot});
   }
-  for (const auto& [local, slot] : whole_slots_) {
-    if (!rebound_.contains(local)) program_->results.push_back({local, false, slot});
-  }
-}
-
-// ---- Loops -----------------------------------------------------------------------------------------------------------
-
-/// Where a turn begins, what the loop assigns is unknown, but for arrays, and for numbers in memory.
-void LoopReader::forget_assigned(const std::set<int>& assigned) {
-  for (const int local : assigned) {
-    Local& now = locals_[local];
-    const bool array = now.state == Local::State::kKnown && std::holds_alternative<GridRef>(now.value) && base_ == 0 &&
-                       !rebound_.contains(local);
-    if (!array && now.state != Local::State::kNumber) now.state = Local::State::kUnknown;
-  }
-}
-
-/// Numbers that the loop assigns are in memory from here on.
-void LoopReader::keep_numbers(const std::set<int>& assigned) {
-  for (const int local : assigned) {
-    const Local& now = locals_[local];
-    if (base_ != 0 && now.state == Local::State::kKnown && std::holds_alternative<Number>(now.value)) {
-      store_local(local, Value(now.value));
-      continue;
-    }
-    PyObject* const object = given_object(local);
-    if (now.state != Local::State::kGiven || object == nullptr) continue;
-    const bool number = PyFloat_CheckExact(object) || is_symbolic_float(object) || np_.is_scalar(object);
-    const bool array = np_.is_array(object) && !rebound_.contains(local);
-    if (number || types_.contains(local) || array) load_local(local);
-  }
-}
-
-void LoopReader::loop_turns(const Range& range, int head, bool outermost) {
-  ExprContext& ctx = builder_->ctx();
-  const Expr distance =
-      range.step > 0 ? ctx.sub(range.to.value, range.from.value) : ctx.sub(range.from.value, range.to.value);
-  const int64_t stride = std::abs(range.step);
-  Expr turns = stride == 1 ? distance : ctx.ceildiv(distance, builder_->constant(stride));
-  if (range_of(turns).lo < 0) turns = ctx.max(turns, builder_->constant(0));
-  const std::set<int> assigned = assigned_in(head);
-  keep_numbers(assigned);
-  const Expr variable = builder_->new_variable(turns);
-  builder_->open_loop(variable, turns, outermost ? LoopKind::kParallel : LoopKind::kSerial);
-  forget_assigned(assigned);
-  bounded_.clear();
-  const std::map<int, Local> before = locals_;
-  Whole counter{ctx.add(range.from.value, ctx.mul(variable, builder_->constant(range.step))), {}};
-  const IntRange exact = range_of(counter.value);
-  counter.range = range.step > 0 ? IntRange{range.from.range.lo, range.to.range.hi - 1}
-                                 : IntRange{range.to.range.lo + 1, range.from.range.hi};
-  counter.range = {std::max(counter.range.lo, exact.lo), std::min(counter.range.hi, exact.hi)};
-  const size_t depth = stack_.size(), floor = std::exchange(floor_, depth);
-  push(Value(counter));
-  body(instruction_at(code_, head).next, -1, head);
-  if (stack_.size() != depth) throw Unsupported("values on the stack at the end of a turn");
-  floor_ = floor;
-  builder_->close_loop();
-  bounded_.clear();
-  // It may have had no turn.
-  forget_assigned(assigned);
-  for (const int local : assigned) {
-    const auto found = before.find(local);
-    if (found == before.end() || found->second.state == Local::State::kUnknown)
-      locals_[local].state = Local::State::kUnknown;
-  }
-}
-
-int LoopReader::nested_loop(const Instruction& head) {
-  const Value iterated = pop();
-  const auto* range = std::get_if<Range>(&iterated);
-  if (range == nullptr) throw Unsupported("a loop over something else than a range");
-  loop_turns(*range, head.at, false);
-  return exit_of_loop(head);
-}
-
-/// The instructions from one place up to another one, which ends a branch (-1: none does), or up to the end of the turn.
-void LoopReader::body(int from, int to, int head) {
-  for (int at = from; at != to;) {
-    const Instruction i = instruction_at(code_, at);
-    if (jumps_back(i, head)) {
-      // What comes behind the branch would not run either.
-      if (to >= 0) throw Unsupported("a turn that ends in a branch within another one");
-      return;
-    }
-    if (i.opcode == FOR_ITER) {
-      at = nested_loop(i);
-    } else if (const std::optional<Branch> branch = branch_of(i)) {
-      at = read_branch(i, *branch, to, head);
-      if (at < 0) return;
-    } else {
-      at = step(i);
-    }
-    if (to >= 0 && at > to) throw Unsupported("a branch of another form");
+  for (const auto& [local, slot] : memory_.whole_slots) {
+    if (!assigned_.contains(local) || types_.rebound.contains(local)) continue;
+    const auto type = types_.of.find(local);
+    const NumberType result = type != types_.of.end() ? type->second : NumberType{DType::kInt64, Strength::kWeak};
+    program_->results.push_back({local, false, slot, result.dtype, result.strength == Strength::kStrong});
   }
 }
 
@@ -199,27 +100,40 @@ Value LoopReader::read_call(PyObject* function, std::vector<Value> arguments) {
   const bool plain = (code->co_flags & kOther) == 0 && code->co_kwonlyargcount == 0 &&
                      code->co_nlocalsplus == code->co_nlocals && PyBytes_GET_SIZE(code->co_exceptiontable) == 0 &&
                      code->co_argcount == static_cast<int>(arguments.size()) &&
-                     PyFunction_GET_GLOBALS(function) == f_.globals();
+                     PyFunction_GET_GLOBALS(function) == place_.frame.globals();
   if (!plain) throw Unsupported("a call of a function of another kind");
   if (++calls_ > kMostCalls || code->co_nlocals >= kLocalsOfCall) throw Unsupported("many calls of functions");
-  const auto outer = std::pair(code_, base_);
-  const size_t depth = stack_.size(), floor = std::exchange(floor_, depth);
+  const auto outer = std::tuple(code_, base_, region_, floor_, low_);
+  const size_t depth = stack_.size();
+  floor_ = low_ = depth;
   code_ = code;
   base_ = calls_ * kLocalsOfCall;
+  Region region;
+  region.part = &flow().whole();
+  region.depth = depth;
+  if (flow().returns() > 1) region.gone = memory_.flag_slots++;
+  set_flag(region.gone, 0);
+  region_ = &region;
+  // Locals of an earlier call are none of this one's.
+  for (auto it = types_.of.lower_bound(base_); it != types_.of.end() && it->first < base_ + kLocalsOfCall; ++it)
+    forget_number(it->first, it->second.dtype);
   for (size_t n = 0; n < arguments.size(); ++n) {
     const auto* grid = std::get_if<GridRef>(&arguments[n]);
     if (grid != nullptr && !(*grid)->view) arguments[n] = materialise(*grid);
-    locals_[base_ + static_cast<int>(n)] = {Local::State::kKnown, arguments[n]};
+    const int local = base_ + static_cast<int>(n);
+    const bool number = !std::holds_alternative<GridRef>(arguments[n]) && note_type(local, arguments[n]);
+    if (number && types_.of.contains(local)) {
+      store_local(local, arguments[n]);
+    } else {
+      locals_[local] = {Local::State::kKnown, arguments[n]};
+    }
   }
-  Value result;
-  for (int at = 0; at >= 0;) {
-    const Instruction i = instruction_at(code, at);
-    at = i.opcode == FOR_ITER ? nested_loop(i) : i.opcode == RETURN_VALUE ? -1 : step(i);
-  }
-  result = pop();
-  if (stack_.size() != depth) throw Unsupported("values on the stack at a return");
-  std::tie(code_, base_) = outer;
-  floor_ = floor;
+  read_from(0, -1);
+  stack_.resize(depth);
+  if (!region.returned) throw Unsupported("a call that does not return");
+  Value result = *region.returned;
+  if (std::holds_alternative<Nothing>(result)) result = load_local(joint_local(-1));
+  std::tie(code_, base_, region_, floor_, low_) = outer;
   return result;
 }
 
@@ -227,11 +141,13 @@ Value LoopReader::pop() {
   if (stack_.size() <= floor_) throw Unsupported("code that works on older values of the stack");
   Value top = std::move(stack_.back());
   stack_.pop_back();
+  low_ = std::min(low_, stack_.size());
   return top;
 }
 
 int LoopReader::step(const Instruction& i) {
   if (i.opcode == JUMP_FORWARD) return i.next + i.oparg;
+  if (i.opcode == JUMP_BACKWARD) return i.next - i.oparg;
   if (step_stack(i) || step_name(i) || step_value(i)) return i.next;
   throw Unsupported(str_cat("the instruction ", i.opcode));
 }
@@ -263,6 +179,7 @@ bool LoopReader::step_stack(const Instruction& i) {
     case SWAP:
       if (stack_.size() < floor_ + static_cast<size_t>(i.oparg)) throw Unsupported("older values of the stack");
       std::swap(peek(1), peek(i.oparg));
+      low_ = std::min(low_, stack_.size() - static_cast<size_t>(i.oparg));
       return true;
 #if PY_VERSION_HEX >= 0x030D0000
     case LOAD_FAST_LOAD_FAST:
@@ -336,12 +253,20 @@ bool LoopReader::step_value(const Instruction& i) {
 #endif
     case UNARY_NOT: {
       const Value tested = pop();
-      const auto* condition = std::get_if<Condition>(&tested);
-      if (condition == nullptr) throw Unsupported("the truth of a value");
-      push(i.opcode == UNARY_NOT ? opposite(*condition) : *condition);
+      const Condition condition = truth(tested);
+      push(i.opcode == UNARY_NOT ? opposite(condition) : condition);
       return true;
     }
     case UNARY_NEGATIVE: push(negative(pop())); return true;
+    case UNARY_INVERT: push(inverted(pop())); return true;
+    case UNPACK_SEQUENCE: {
+      const Value unpacked = pop();
+      const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&unpacked);
+      if (tuple == nullptr || static_cast<int>((*tuple)->items.size()) != i.oparg)
+        throw Unsupported("the items of a value");
+      for (auto it = (*tuple)->items.rbegin(); it != (*tuple)->items.rend(); ++it) push(*it);
+      return true;
+    }
     case BINARY_SUBSCR: {
       const Value key = pop(), container = pop();
       push(get_item(container, key));

@@ -19,7 +19,7 @@ struct Whole {
   IntRange range;
 };
 
-/// Of a float: Python's, which takes the type of what it meets; NumPy's, which has one; or one of them, as the run decides.
+/// Of a number: Python's, which takes the type of what it meets; NumPy's, which has one; or one of them, as the run decides.
 enum class Strength : uint8_t { kWeak, kStrong, kEither };
 
 struct Number {
@@ -31,10 +31,11 @@ struct Number {
   Expr place = {};
 };
 
-/// Of a branch: what is known already, or a scalar.
+/// A bool, of Python's or NumPy's: what is known already, or a scalar.
 struct Condition {
   std::optional<bool> known;
   ScalarId id = loops::kNoScalar;
+  bool numpys = false;
 };
 
 /// Memory of an array, or a view of it: element i lies at offset + sum of i[d] * strides[d].
@@ -64,10 +65,10 @@ struct Grid {
 struct Sequence;
 struct Slice;
 struct Range {
-  Whole from, to;
-  int64_t step = 1;
+  Whole from, to, step;  // the step is above or below zero
 };
-struct Nothing {};  // a null on the stack
+struct Iteration;
+struct Nothing {};  // a null on the stack, or an iterator that nothing is taken from any more
 using GridRef = std::shared_ptr<const Grid>;
 struct Method {
   GridRef self;
@@ -75,9 +76,15 @@ struct Method {
   std::string name;
 };
 using Value = std::variant<Nothing, Whole, Number, GridRef, std::shared_ptr<Slice>, std::shared_ptr<Sequence>, Range,
-                           Method, Condition, Ref>;
+                           std::shared_ptr<Iteration>, Method, Condition, Ref>;
 struct Sequence {
   std::vector<Value> items;
+};
+/// What a loop goes over: the items of one value, or tuples of those of several ones (zip), or of a number and one (enumerate).
+struct Iteration {
+  std::vector<Value> parts;
+  bool is_zip = false;
+  std::optional<int64_t> numbered_from;
 };
 /// Bounds are ints, of Python's or NumPy's.
 struct Slice {

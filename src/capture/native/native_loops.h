@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/native/code_flow.h"
 #include "capture/native/loop_program.h"
 #include "support/options.h"
 
@@ -21,20 +22,23 @@ NativeLoopCounts& native_loop_counts();
 
 class NativeLoops {
  public:
-  /// Whether the loop before which the frame stands can run as native code: FOR_ITER of a range. Makes the code if need be. In a
-  /// trace, numbers of the frame may be placeholders.
+  /// Whether the loop before which the frame stands can run as native code: FOR_ITER, or the head of a loop by a condition. Makes the
+  /// code if need be. In a trace, numbers of the frame may be placeholders.
   /// `call` numbers the program's calls of the compiled function.
   bool prepare(const Frame& f, const NumpyApi& np, const OptionOverrides& options, uint64_t call);
   enum class Outcome : uint8_t {
     kNone,       ///< nothing has happened: the loop is the interpreter's
-    kDone,       ///< the frame stands behind the loop
+    kDone,       ///< the frame stands behind the loop, or where it leaves it
     kTakenBack,  ///< the same, and what it does has to be seen: an error or a warning comes
     kStopped,    ///< the frame stands before a later turn of the loop, with a Python error set
   };
   Outcome run(Frame& f, const NumpyApi& np, const OptionOverrides& options, uint64_t call);
   int traverse(const Visitor& visit) const;
   /// Whether the code has a loop that was not given up.
-  bool may_hold(PyCodeObject* code) const;
+  bool may_hold(PyCodeObject* code);
+  bool has_while(PyCodeObject* code);
+  /// Whether a loop by a condition begins where the frame stands.
+  bool is_while(const Frame& f);
   /// How many loops were given up.
   int given_up() const { return given_up_; }
 
@@ -44,16 +48,20 @@ class NativeLoops {
     Ref code;
     std::vector<std::shared_ptr<LoopProgram>> programs;
     int failures = 0;        // reasons why there is no program, or why runs were taken back
-    int short_runs = 0;      // with too few turns
+    int short_runs = 0;      // with too few turns; of a loop by a condition: turns of this call
     uint64_t last_call = 0;  // that came to it
   };
   void fail(Place& place, int times);
   std::shared_ptr<LoopProgram> find(const Frame& f, const NumpyApi& np, const LoopRange& range, Place& place) const;
+  /// Whether the loop may be worth native code.
+  bool is_worth(const Frame& f, const LoopRange& range, Place& place, bool again);
+  const CodeFlow& flow_of(PyCodeObject* code);
   std::shared_ptr<LoopProgram> make(const Frame& f, const NumpyApi& np, const LoopRange& range, Place& place,
                                     const OptionOverrides& options);
 
   std::map<std::pair<PyObject*, int>, Place> places_;
   int given_up_ = 0;
+  std::map<PyCodeObject*, std::pair<Ref, CodeFlow>> flows_;
 };
 
 }  // namespace tatara::capture::native

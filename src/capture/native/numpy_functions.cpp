@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "capture/native/loop_reader.h"
+#include "capture/native/loop_ints.h"
+#include "capture/native/loop_operations.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -45,7 +46,7 @@ std::string text_attribute(PyObject* object, const char* name) {
 
 }  // namespace
 
-Value LoopReader::method(const Method& method, const std::vector<Value>& arguments) {
+Value LoopOperations::method(const Method& method, const std::vector<Value>& arguments) {
   if (method.ufunc) {
     const std::string name = text_attribute(method.ufunc.get(), "__name__");
     const UfuncRow* row = is_numpys_own(method.ufunc.get(), name, np_) ? ufunc_row(name) : nullptr;
@@ -63,7 +64,40 @@ Value LoopReader::method(const Method& method, const std::vector<Value>& argumen
   throw Unsupported(str_cat("the method ", method.name, " of an array"));
 }
 
-Value LoopReader::function(PyObject* callable, const std::vector<Value>& arguments) {
+Value LoopOperations::attribute_of_number(const Number& number, const std::string& name) {
+  if (!is_complex(number.dtype) || number.strength == Strength::kEither || (name != "real" && name != "imag"))
+    throw Unsupported(str_cat("the attribute ", name, " of a number"));
+  const DType part = real_dtype(number.dtype);
+  return Number{builder_->emit(name == "real" ? ScalarOp::kReal : ScalarOp::kImag, part, {number.id}), part,
+                number.strength};
+}
+
+/// int(x), float(x), bool(x).
+Value LoopOperations::python_type(PyObject* type, const Value& argument) {
+  const auto is = [type](PyTypeObject& other) { return type == reinterpret_cast<PyObject*>(&other); };
+  if (is(PyBool_Type)) {
+    Condition condition = truth(argument);
+    condition.numpys = false;
+    return condition;
+  }
+  const auto* condition = std::get_if<Condition>(&argument);
+  if (condition != nullptr && condition->numpys) throw Unsupported("a number made of a bool of NumPy's");
+  const Value given = condition != nullptr ? as_int(*condition) : argument;
+  const auto* number = std::get_if<Number>(&given);
+  if (number == nullptr && !std::holds_alternative<Whole>(given)) throw Unsupported("a number made of an object");
+  if (number != nullptr && (is_complex(number->dtype) || number->dtype == DType::kUInt64))
+    throw Unsupported("a number made of a complex or unsigned one");
+  if (is(PyLong_Type)) {
+    if (number == nullptr) return given;
+    const bool whole = is_integral(number->dtype);
+    const ScalarId id = whole ? builder_->cast(number->id, DType::kInt64) : truncated(*builder_, number->id);
+    return Number{id, DType::kInt64, Strength::kWeak};
+  }
+  if (!is(PyFloat_Type)) throw Unsupported("a call of a type");
+  return Number{as_number(given, DType::kFloat64).id, DType::kFloat64, Strength::kWeak};
+}
+
+Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arguments) {
   const std::string name = text_attribute(callable, "__name__");
   const size_t count = arguments.size();
   if (np_.is_ufunc(callable) && is_numpys_own(callable, name, np_)) {

@@ -36,15 +36,28 @@ bool LoopTracing::may_run(const Frame& f) const {
   return known_runs_;
 }
 
+/// Whether a loop by a condition begins here. Asked before each instruction, so code without one is known by its address.
+bool LoopTracing::is_at_while(const Frame& f) {
+  if (f.code() != without_while_ && (context_.state == State::kTracing ? &f == context_.root : may_run(f))) {
+    if (owner_.loops == nullptr) owner_.loops = std::make_shared<native::NativeLoops>();
+    if (!owner_.loops->has_while(f.code())) {
+      without_while_ = f.code();
+      return false;
+    }
+    return owner_.loops->is_while(f);
+  }
+  return false;
+}
+
 std::optional<FrameAction> LoopTracing::at_instruction(Frame& f, int opcode) {
   const NumpyApi* np = api_.numpy;
-  if (opcode != FOR_ITER || np == nullptr || f.stack_depth() == 0) return std::nullopt;
+  const bool is_for = opcode == FOR_ITER;
+  if (np == nullptr || (is_for ? f.stack_depth() == 0 : !is_at_while(f))) return std::nullopt;
   if (owner_.fullgraph || owner_.backend || disabled_here()) return std::nullopt;
   const bool trace_open = context_.state == State::kTracing;
   const bool concrete =
       context_.state == State::kResuming || context_.state == State::kBroken || context_.state == State::kConcrete;
-  if (trace_open ? !may_break(f) || Py_TYPE(f.peek(1)) != &PyRangeIter_Type : !concrete || !may_run(f))
-    return std::nullopt;
+  if (trace_open ? !may_break(f) : !concrete || !may_run(f)) return std::nullopt;
   if (owner_.loops == nullptr) owner_.loops = std::make_shared<native::NativeLoops>();
   const std::shared_ptr<native::NativeLoops> loops = owner_.loops;
   {

@@ -23,6 +23,7 @@ class LoopTracing final : public TraceFeature {
 
  private:
   bool may_break(const Frame& f) const;
+  bool is_at_while(const Frame& f);
 
   const uint64_t call_;
   const Frame* ran_ = nullptr;
@@ -30,6 +31,7 @@ class LoopTracing final : public TraceFeature {
   mutable PyCodeObject* known_ = nullptr;
   mutable bool known_runs_ = false;
   mutable int given_up_ = 0;
+  PyCodeObject* without_while_ = nullptr;
 };
 
 }  // namespace tatara::capture

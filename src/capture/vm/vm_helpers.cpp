@@ -68,9 +68,9 @@ PyObject* take_exception(PyThreadState*) {
   PyObject* traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
-  PyException_SetTraceback(value, traceback != nullptr ? traceback : Py_None);
+  // PyException_SetTraceback would leave None where others look for a traceback.
+  Py_XSETREF(reinterpret_cast<PyBaseExceptionObject*>(value)->traceback, traceback);
   Py_XDECREF(type);
-  Py_XDECREF(traceback);
   return value;
 #else
   return PyErr_GetRaisedException();

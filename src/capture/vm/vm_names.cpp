@@ -129,7 +129,8 @@ PyObject* run_borrowed(PyCodeObject* code, PyObject* globals, PyObject* const* o
     PyObject* traceback = PyException_GetTraceback(error);
     if (traceback != nullptr && PyTraceBack_Check(traceback)) {
       PyObject* rest = reinterpret_cast<PyObject*>(reinterpret_cast<PyTracebackObject*>(traceback)->tb_next);
-      PyException_SetTraceback(error, rest != nullptr ? rest : Py_None);
+      // PyException_SetTraceback would leave None where others look for a traceback.
+      Py_XSETREF(reinterpret_cast<PyBaseExceptionObject*>(error)->traceback, Py_XNewRef(rest));
     }
     Py_XDECREF(traceback);
     restore_exception(error);

@@ -28,10 +28,10 @@ class KernelEmitter {
 
   using LoopBody = std::function<void(const std::string& counter, std::vector<Reg>& carried)>;
   /// for (counter = begin; counter < end; counter += step). body() gets the carried values and replaces them by the next ones.
-  /// `metadata` (", !llvm.loop !N" or "") is attached to the back edge.
+  /// `metadata` (", !llvm.loop !N" or "") is attached to the back edge. `until`, which the body may set, ends the loop where it is true.
   void counted_loop(const std::string& begin, const std::string& end, const std::string& step,
                     const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body,
-                    const std::string& metadata = {});
+                    const std::string& metadata = {}, const std::string* until = nullptr);
   /// Emits the body of a scan loop. For the Let that defines the next value of carried value i, step(let, i) is called instead.
   void scan_body(const loops::For& loop, const std::function<void(const loops::Let&, size_t)>& step);
   /// The operand of a scan's Let that is not the running total.

@@ -21,7 +21,7 @@ bool sums_floats(const Carried& c) {
 
 void KernelEmitter::counted_loop(const std::string& begin, const std::string& end, const std::string& step,
                                  const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body,
-                                 const std::string& metadata) {
+                                 const std::string& metadata, const std::string* until) {
   const std::string head = ir_.label();
   const std::string inside = ir_.label();
   const std::string done = ir_.label();
@@ -39,7 +39,11 @@ void KernelEmitter::counted_loop(const std::string& begin, const std::string& en
     ir_.start_block(inside);
     body(counter, next);
     advanced = ir_.assign("add nsw i64 " + counter + ", " + step);
-    ir_.line("br label %" + head + metadata);
+    if (until != nullptr && !until->empty()) {
+      ir_.branch(*until, done, head);
+    } else {
+      ir_.line("br label %" + head + metadata);
+    }
     last = ir_.block();
   });
   ir_.start_block(head);
@@ -139,6 +143,18 @@ void KernelEmitter::serial(const For& loop, const std::string& begin, const std:
 void KernelEmitter::serial_from(const For& loop, const std::string& begin, const std::string& end,
                                 std::vector<Reg> carried, int64_t step, const std::string& metadata) {
   find_multiply_adds(loop);
+  if (loop.until != kNoScalar) {
+    std::string until;
+    counted_loop(
+        begin, end, std::to_string(step), {}, carried,
+        [&](const std::string& counter, std::vector<Reg>&) {
+          scope_.bind(loop.var, counter);
+          block(*loop.body);
+          until = scope_.reg(loop.until).text;
+        },
+        metadata, &until);
+    return;
+  }
   const LoopBody body = [&](const std::string& counter, std::vector<Reg>& values) {
     scope_.bind(loop.var, counter);
     for (size_t i = 0; i < loop.carried.size(); ++i) scope_.set(loop.carried[i].arg, values[i]);

@@ -1,0 +1,77 @@
+// What the operators and functions of a loop's code do with its values.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "capture/native/loop_program.h"
+#include "capture/native/loop_values.h"
+
+namespace tatara::capture::native {
+
+class LoopOperations {
+ protected:
+  explicit LoopOperations(const NumpyApi& np) : np_(np) {}
+
+  // loop_conditions.cpp
+  Condition truth(const Value& value);
+  Condition compare(int op, const Value& a, const Value& b);
+  Condition opposite(const Condition& condition);
+
+  // loop_arithmetic.cpp
+  Value binary(int op, const Value& a, const Value& b);
+  std::optional<Value> whole_binary(int op, const Whole& a, const Whole& b);
+  Value number_binary(int op, const Number& a, const Number& b);
+  Value negative(const Value& value);
+  Value inverted(const Value& value);
+  Value as_int(const Condition& condition);
+  Number as_number(const Value& value, DType dtype);
+  Whole as_whole(const Value& value);
+  GridRef as_grid(const Value& value, DType dtype);
+  GridRef combine(loops::ScalarOp op, const Value& a, const Value& b);
+  Value apply_unary(loops::ScalarOp op, const Value& value, bool python);
+  Value apply_binary(loops::ScalarOp op, const Value& a, const Value& b);
+  Value extremum(bool largest, const Value& a, const Value& b);
+  Value dot(const Value& a, const Value& b);
+  Value outer(loops::ScalarOp op, const Value& a, const Value& b);
+  GridRef reversed(const GridRef& grid);
+  Value total(const Value& value);
+  Value matrix_product(const GridRef& a, const GridRef& b);
+  Value method(const Method& method, const std::vector<Value>& arguments);
+  Value function(PyObject* callable, const std::vector<Value>& arguments);
+  Value attribute_of_number(const Number& number, const std::string& name);
+  Value python_type(PyObject* type, const Value& argument);
+  std::vector<Expr> joined_extents(const std::vector<Expr>& a, const std::vector<Expr>& b);
+
+  // loop_indexing.cpp
+  Value get_item(const Value& container, const Value& key);
+  void set_item(const Value& container, const Value& key, const Value& value);
+  Value in_place(int op, const Value& target, const Value& operand);
+  View index_view(const View& view, const Value& key);
+  Expr place_of_index(const Whole& index, Expr extent);
+  void slice_dimension(const Slice& slice, Expr extent, Expr stride, View& result);
+  bool apart(const View& a, const View& b);
+  GridRef view_grid(View view);
+  Whole bounded_int(const Number& number, Expr most, bool wrap);
+  GridRef gather(const GridRef& source, const GridRef& places);
+  Value element_or_view(View view);
+  void assign(const View& target, const GridRef& value);
+  void store_elements(const View& target, const GridRef& value);
+  GridRef materialise(const GridRef& value);
+  Expr address(const View& view, const std::vector<Expr>& at);
+  void written(int array);
+  IntRange range_of(Expr e) { return builder_->ctx().range(e); }
+
+  const NumpyApi& np_;
+  std::unique_ptr<LoopProgram> program_;
+  std::unique_ptr<LoopBuilder> builder_;
+  std::vector<Value> stack_;  // of the code
+  // Ints that were read from arrays in the present block, by buffer, place, bound and whether they count from the end.
+  std::vector<std::pair<std::tuple<int, Expr, Expr, bool>, Whole>> bounded_;
+};
+
+}  // namespace tatara::capture::native
