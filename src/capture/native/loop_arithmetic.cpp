@@ -367,6 +367,39 @@ Value LoopOperations::total(const Value& value) {
   return Number{sum_from(), grid->dtype, Strength::kStrong};
 }
 
+/// Sums over some of the dimensions; the others are left.
+GridRef LoopOperations::sum_along(const GridRef& grid, const std::vector<bool>& dims) {
+  const GridRef source = grid->costly ? materialise(grid) : grid;
+  auto result = std::make_shared<Grid>();
+  result->dtype = source->dtype;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (!dims[d]) result->extents.push_back(source->extents[d]);
+  }
+  for (const Read& read : source->reads) result->reads.push_back({read.view, false});
+  result->costly = true;
+  result->at = [this, source, dims](const std::vector<Expr>& at) {
+    std::vector<Expr> own;
+    const std::function<ScalarId()> sum_from = [&]() -> ScalarId {
+      const size_t d = own.size();
+      if (d == dims.size()) return source->at(own);
+      if (!dims[d]) {
+        own.push_back(
+            at[static_cast<size_t>(std::count(dims.begin(), dims.begin() + static_cast<ptrdiff_t>(d), false))]);
+        const ScalarId sum = sum_from();
+        own.pop_back();
+        return sum;
+      }
+      const Expr variable = builder_->new_variable(source->extents[d]);
+      own.push_back(variable);
+      const ScalarId sum = builder_->sum(variable, source->extents[d], LoopKind::kSerial, source->dtype, sum_from);
+      own.pop_back();
+      return sum;
+    };
+    return sum_from();
+  };
+  return result;
+}
+
 GridRef LoopOperations::reversed(const GridRef& grid) {
   const GridRef source = grid->view ? grid : materialise(grid);
   View view = *source->view;

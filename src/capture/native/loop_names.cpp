@@ -457,6 +457,17 @@ Value LoopReader::load_attribute(const Value& owner, PyObject* name) {
   return Ref::borrow(found);
 }
 
+/// The one keyword that is known is the axis of a sum.
+Value LoopReader::call_with_keywords(const Value& callable, std::vector<Value> arguments, PyObject* names) {
+  if (names == nullptr) return call(callable, std::move(arguments));
+  const bool axis = PyTuple_GET_SIZE(names) == 1 &&
+                    PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "axis") == 0 && arguments.size() >= 1;
+  if (!axis) throw Unsupported("a call with keywords");
+  const Value along = arguments.back();
+  arguments.pop_back();
+  return reduction(callable, arguments, along);
+}
+
 Value LoopReader::call(const Value& callable, std::vector<Value> arguments) {
   if (const auto* bound = std::get_if<Method>(&callable)) return method(*bound, arguments);
   const auto* object = std::get_if<Ref>(&callable);

@@ -40,6 +40,8 @@ class LoopOperations {
   Value outer(loops::ScalarOp op, const Value& a, const Value& b);
   GridRef reversed(const GridRef& grid);
   Value total(const Value& value);
+  Value reduction(const Value& callable, const std::vector<Value>& arguments, const Value& axis);
+  GridRef sum_along(const GridRef& grid, const std::vector<bool>& dims);
   Value matrix_product(const GridRef& a, const GridRef& b);
   Value method(const Method& method, const std::vector<Value>& arguments);
   Value function(PyObject* callable, const std::vector<Value>& arguments);

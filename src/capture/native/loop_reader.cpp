@@ -23,6 +23,18 @@ constexpr int kMostCalls = 64;                         // of functions, one with
 constexpr int kLocalsOfCall = 1000;                    // numbers that are kept for a call's locals
 constexpr bool kNewer = PY_VERSION_HEX >= 0x030C0000;  // 3.12 and later
 
+#if PY_VERSION_HEX >= 0x030D0000
+Ref tuple_of_names(const Sequence& names) {
+  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(names.items.size())));
+  for (size_t n = 0; tuple && n < names.items.size(); ++n) {
+    const auto* name = std::get_if<Ref>(&names.items[n]);
+    if (name == nullptr) return {};
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(n), Py_NewRef(name->get()));
+  }
+  return tuple;
+}
+#endif
+
 }  // namespace
 
 LoopReader::LoopReader(const LoopPlace& place, const NumpyApi& np, int head, const LoopRange& range)
@@ -55,6 +67,7 @@ void LoopReader::read_once() {
   arrays_.clear();
   memory_ = {};
   base_ = calls_ = read_ = 0;
+  keywords_ = nullptr;
   floor_ = low_ = 0;
   lost_.clear();
   stored_.clear();
@@ -225,9 +238,25 @@ bool LoopReader::step_name(const Instruction& i) {
       for (auto it = arguments.rbegin(); it != arguments.rend(); ++it) *it = pop();
       const Value upper = pop(), lower = pop();
       if (!std::holds_alternative<Nothing>(kNullFirst ? lower : upper)) throw Unsupported("a call of a method");
-      push(call(kNullFirst ? upper : lower, std::move(arguments)));
+      PyObject* const names = std::exchange(keywords_, nullptr);
+      push(call_with_keywords(kNullFirst ? upper : lower, std::move(arguments), names));
       return true;
     }
+#if PY_VERSION_HEX < 0x030D0000
+    case KW_NAMES: keywords_ = PyTuple_GET_ITEM(code_->co_consts, i.oparg); return true;
+#else
+    case CALL_KW: {
+      const Value names = pop();
+      std::vector<Value> arguments(static_cast<size_t>(i.oparg));
+      for (auto it = arguments.rbegin(); it != arguments.rend(); ++it) *it = pop();
+      const Value upper = pop(), lower = pop();
+      if (!std::holds_alternative<Nothing>(upper)) throw Unsupported("a call of a method");
+      const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&names);
+      const Ref as_tuple = tuple != nullptr ? tuple_of_names(**tuple) : Ref();
+      push(call_with_keywords(lower, std::move(arguments), as_tuple.get()));
+      return true;
+    }
+#endif
     default: return false;
   }
   if (called && !kNullFirst) push(Nothing{});

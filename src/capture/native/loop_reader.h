@@ -138,6 +138,7 @@ class LoopReader final : private LoopOperations {
   Value load_attribute(const Value& owner, PyObject* name);
   Value constant_of(PyObject* object);
   Value call(const Value& callable, std::vector<Value> arguments);
+  Value call_with_keywords(const Value& callable, std::vector<Value> arguments, PyObject* names);
 
   Value pop();
   void push(Value value) { stack_.push_back(std::move(value)); }
@@ -149,7 +150,8 @@ class LoopReader final : private LoopOperations {
   PyCodeObject* code_;  // that is read now: the frame's, or of a function that is called
   int base_ = 0;        // the number of its first local
   int calls_ = 0;
-  int read_ = 0;  // instructions
+  int read_ = 0;                  // instructions
+  PyObject* keywords_ = nullptr;  // names of the last arguments of the call that comes (3.11)
   Region* region_ = nullptr;
   std::map<PyCodeObject*, CodeFlow> flows_;
   std::set<int> lost_;      // locals that are given arrays which the frame does not get

@@ -97,6 +97,34 @@ Value LoopOperations::python_type(PyObject* type, const Value& argument) {
   return Number{as_number(given, DType::kFloat64).id, DType::kFloat64, Strength::kWeak};
 }
 
+/// np.sum(x, axis=...) or x.sum(axis=...).
+Value LoopOperations::reduction(const Value& callable, const std::vector<Value>& arguments, const Value& axis) {
+  const auto* bound = std::get_if<Method>(&callable);
+  const auto* object = std::get_if<Ref>(&callable);
+  const bool is_method = bound != nullptr && bound->self != nullptr && bound->name == "sum" && arguments.empty();
+  const bool is_function = object != nullptr && np_.is_dispatcher(object->get()) && arguments.size() == 1 &&
+                           std::holds_alternative<GridRef>(arguments[0]) &&
+                           text_attribute(object->get(), "__module__") == "numpy" &&
+                           text_attribute(object->get(), "__name__") == "sum";
+  if (!is_method && !is_function) throw Unsupported("a call with an axis");
+  const GridRef grid = is_method ? bound->self : std::get<GridRef>(arguments[0]);
+  const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&axis);
+  const std::vector<Value> axes = tuple != nullptr ? (*tuple)->items : std::vector<Value>{axis};
+  const auto rank = static_cast<int64_t>(grid->extents.size());
+  std::vector<bool> dims(grid->extents.size());
+  for (const Value& each : axes) {
+    const auto* whole = std::get_if<Whole>(&each);
+    if (whole == nullptr || !whole->value.is_const()) throw Unsupported("an axis that is no int");
+    const int64_t d = whole->value.const_value();
+    if (d < -rank || d >= rank || dims[static_cast<size_t>(d < 0 ? d + rank : d)])
+      throw Unsupported("an axis that is not there");
+    dims[static_cast<size_t>(d < 0 ? d + rank : d)] = true;
+  }
+  if (is_integral(grid->dtype) || grid->dtype == DType::kBool) throw Unsupported("a sum of ints");
+  if (std::all_of(dims.begin(), dims.end(), [](bool summed) { return summed; })) return total(grid);
+  return sum_along(grid, dims);
+}
+
 Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arguments) {
   const std::string name = text_attribute(callable, "__name__");
   const size_t count = arguments.size();
