@@ -36,3 +36,7 @@ tatara._core.CompiledFunction:
 tatara._core.is_compiling:
     def is_compiling() -> bool:
         """Whether Tatara is tracing right now; False in eager."""
+
+tatara._core.call_alone:
+    def call_alone(callable: Any, *args: Any) -> Any:
+        """Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it gives."""

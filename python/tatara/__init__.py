@@ -8,6 +8,7 @@ from tatara._backends import list_backends, register_backend
 from tatara._config import config
 from tatara._errors import CompilationError, Error, InternalError, InvalidArgument, Unsupported
 from tatara._explain import explain
+from tatara._numpy import grad, hessian, jacobian, jvp, value_and_grad, vmap, wrap_numpy
 from tatara._version import __version__ as __version__
 from tatara.report._history import Event, History, kernel_history
 from tatara.report._model import Break, CapturedGraph, HostCall, Kernel
@@ -59,11 +60,18 @@ __all__ = [
     "config",
     "disable",
     "explain",
+    "grad",
+    "hessian",
     "is_compiling",
+    "jacobian",
+    "jvp",
     "kernel_history",
     "list_backends",
     "mark_dynamic",
     "register_backend",
     "reset",
     "stats",
+    "value_and_grad",
+    "vmap",
+    "wrap_numpy",
 ]

@@ -85,6 +85,9 @@ def set_llvm_path(path: str) -> None:
 def is_compiling() -> bool:
     """Whether Tatara is tracing right now; False in eager."""
 
+def call_alone(callable: Any, *args: Any) -> Any:
+    """Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it gives."""
+
 def set_explaining(level: int) -> int:
     """0 off, 1 keep texts, 2 also measure; returns the old level."""
 

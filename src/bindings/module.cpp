@@ -11,6 +11,7 @@
 #include "capture/python/py_errors.h"
 #include "capture/run/backward_node.h"
 #include "capture/run/runner.h"
+#include "capture/trace/tracer.h"
 #include "capture/vm/vm.h"
 #include "runtime/jit/cpu_options.h"
 #include "runtime/jit/llvm_provider.h"
@@ -69,12 +70,26 @@ void set_option(const std::string& name, nb::handle value) {
 
 PyObject* is_compiling(PyObject*, PyObject*) { return PyBool_FromLong(tatara::capture::is_tracing() ? 1 : 0); }
 
-/// A plain C function, which the tracer knows by its name, not one of nanobind's callables.
-void add_is_compiling(nb::module_& m) {
-  static PyMethodDef method = {"is_compiling", is_compiling, METH_NOARGS,
-                               "is_compiling()\n--\n\nWhether Tatara is tracing right now; False in eager."};
+PyObject* call_alone(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  if (nargs < 1) {
+    PyErr_SetString(PyExc_TypeError, "call_alone takes a callable, then its arguments");
+    return nullptr;
+  }
+  return tatara::capture::Tracer::call_alone(args[0], args + 1, static_cast<size_t>(nargs - 1));
+}
+
+/// Plain C functions, which the tracer knows by their names, not nanobind's callables.
+void add_plain_functions(nb::module_& m) {
+  static PyMethodDef methods[] = {
+      {"is_compiling", is_compiling, METH_NOARGS,
+       "is_compiling()\n--\n\nWhether Tatara is tracing right now; False in eager."},
+      {"call_alone", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_alone)), METH_FASTCALL,
+       "Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it "
+       "gives."}};
   const nb::object name = nb::str("tatara._core");
-  m.attr("is_compiling") = nb::steal(PyCFunction_NewEx(&method, nullptr, name.ptr()));
+  for (PyMethodDef& method : methods) {
+    m.attr(method.ml_name) = nb::steal(PyCFunction_NewEx(&method, nullptr, name.ptr()));
+  }
 }
 
 /// tatara.InvalidArgument and its kin for what the core throws.
@@ -133,7 +148,7 @@ NB_MODULE(_core, m) {
   m.def(
       "set_llvm_path", [](const std::string& path) { tatara::set_llvm_path(path); }, nb::arg("path"),
       "Where libllvmlite.so is.");
-  add_is_compiling(m);
+  add_plain_functions(m);
   m.def(
       "set_explaining",
       [](int level) {

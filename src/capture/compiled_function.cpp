@@ -12,6 +12,7 @@
 #include "capture/entries/capture_log.h"
 #include "capture/entries/compiled_object.h"
 #include "capture/entries/stats.h"
+#include "capture/host/numpy_alone.h"
 #include "capture/host/package.h"
 #include "capture/host/torch_native.h"
 #include "capture/native/native_loops.h"
@@ -182,7 +183,8 @@ PyObject* call_within(Tracer& tracer, CompiledFunction* c, PyObject* const* args
 /// The state of one call: looks for an entry, else traces.
 PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   Tracer* current = Tracer::current();
-  if (disabled_here() || !PyFunction_Check(c->function)) return call_original(c, args, nargsf, kwnames);
+  if ((disabled_here() && !numpy_alone()) || !PyFunction_Check(c->function))
+    return call_original(c, args, nargsf, kwnames);
   if (current != nullptr && current->at_work()) {
     const Tracer::Inner inner = current->enter_compiled(*c);
     if (inner == Tracer::Inner::kFailed) return nullptr;

@@ -1,5 +1,6 @@
 #include "capture/entries/global_state.h"
 
+#include "capture/host/numpy_alone.h"
 #include "capture/host/numpy_api.h"
 #include "capture/python/dict_changes.h"
 
@@ -51,6 +52,11 @@ bool in_a_level(const TorchApi& api) { return answers(api.state.interpreter_stac
 
 GlobalState GlobalState::read(TorchApi& api) {
   GlobalState result;
+  if (numpy_alone()) {
+    // Nobody asks for it, but a trace must not seem to have switched it.
+    result.grad = api.present() && api.grad_enabled();
+    return result;
+  }
   if (api.numpy != nullptr) result.errstate = api.numpy->errstate();
   if (!api.present()) return result;
   const auto flag = [](const Ref& fn) {
@@ -94,7 +100,7 @@ std::string GlobalState::waits_for(bool dry_run) const {
 
 bool GlobalState::check(TorchApi& api, std::string* why) const {
   const auto torch_is_same = [this, &api] {
-    if (!api.present()) return true;
+    if (!api.present() || numpy_alone()) return true;
     const TorchNative& torch = TorchNative::get();
     // The thread's dispatch keys tell whether autocast is on, not to which dtype.
     return torch.reads_state() && torch.state() == native && (!autocast.any || AutocastState::read(api) == autocast) &&

@@ -61,11 +61,13 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, const EndingT
   if (owner.backend && !empty) {
     entry.report.graph_text = entry.tape->str();
     const std::vector<int> inputs = input_slots(*entry.tape);
-    const Ref graph = make_graph_object(entry.tape);
+    const Ref graph = make_graph_object(entry.tape, entry.effects.describe());
     const Ref examples = Ref::steal(PyList_New(0));
     for (const int slot : inputs) {
       const Ref meta = entry.tape->slots()[static_cast<size_t>(slot)].meta;
-      const Ref object = entry.tape->slots()[static_cast<size_t>(slot)].object;
+      Ref object = entry.tape->slots()[static_cast<size_t>(slot)].object;
+      // Arrays have no meta form: the trace's own.
+      if (!object && !meta) object = trace.tape.slots()[static_cast<size_t>(slot)].object;
       if (!graph || PyList_Append(examples.get(), object ? object.get() : meta.get()) != 0) return false;
     }
     Ref callable = Ref::steal(PyObject_CallFunctionObjArgs(owner.backend.get(), graph.get(), examples.get(), nullptr));

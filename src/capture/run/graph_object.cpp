@@ -1,7 +1,10 @@
 #include "capture/run/graph_object.h"
 
+#include "capture/graph/numpy/numpy_program.h"
+#include "capture/host/errors.h"
 #include "capture/host/torch_api.h"
 #include "capture/vm/interrupts.h"
+#include "support/error.h"
 #include "support/made_once.h"
 
 namespace tatara::capture {
@@ -9,6 +12,7 @@ namespace {
 
 struct GraphObject {
   PyObject_HEAD std::shared_ptr<Tape>* tape;
+  std::vector<std::string>* effects;
 };
 
 Tape& tape_of(PyObject* self) { return **reinterpret_cast<GraphObject*>(self)->tape; }
@@ -16,6 +20,7 @@ Tape& tape_of(PyObject* self) { return **reinterpret_cast<GraphObject*>(self)->t
 void graph_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   delete reinterpret_cast<GraphObject*>(self)->tape;
+  delete reinterpret_cast<GraphObject*>(self)->effects;
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -76,17 +81,46 @@ PyObject* graph_nodes(PyObject* self, void*) {
   return list;
 }
 
+PyObject* graph_effects(PyObject* self, void*) {
+  PyObject* list = PyList_New(0);
+  for (const std::string& line : *reinterpret_cast<GraphObject*>(self)->effects) {
+    const Ref item = Ref::steal(PyUnicode_FromString(line.c_str()));
+    if (!item || PyList_Append(list, item.get()) != 0) {
+      Py_DECREF(list);
+      return nullptr;
+    }
+  }
+  return list;
+}
+
+PyObject* graph_numpy_program(PyObject* self, PyObject* value) {
+  const SignalsWait wait;
+  const TorchApi* api = TorchApi::get();
+  try {
+    if (!is_numpy_tape(tape_of(self))) throw Unsupported("a graph of torch calls, where one of NumPy's is wanted");
+    return numpy_program(tape_of(self), *api->numpy, value).release();
+  } catch (const std::exception& error) {
+    raise_error(error);
+    return nullptr;
+  }
+}
+
 PyTypeObject* graph_type() {
   return made_once([] {
     static PyGetSetDef getset[] = {
         {"nodes", graph_nodes, nullptr, "(name, args, kwargs, outputs, file, line) of each node", nullptr},
         {"inputs", graph_inputs, nullptr, "names of the inputs", nullptr},
         {"outputs", graph_outputs, nullptr, "names of the outputs", nullptr},
+        {"effects", graph_effects, nullptr, "what else a call of the program does", nullptr},
         {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    static PyMethodDef methods[] = {
+        {"numpy_program", graph_numpy_program, METH_O, "NumPy's calls as plain data; values are value(number)."},
+        {nullptr, nullptr, 0, nullptr}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(graph_dealloc)},
                                   {Py_tp_str, reinterpret_cast<void*>(graph_str)},
                                   {Py_tp_call, reinterpret_cast<void*>(graph_call)},
                                   {Py_tp_getset, getset},
+                                  {Py_tp_methods, methods},
                                   {0, nullptr}};
     static PyType_Spec spec = {"tatara._core.Graph", sizeof(GraphObject), 0, Py_TPFLAGS_DEFAULT, slots};
     return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
@@ -97,10 +131,11 @@ PyTypeObject* graph_type() {
 
 bool is_graph_object(PyObject* object) { return Py_TYPE(object) == graph_type(); }
 
-Ref make_graph_object(std::shared_ptr<Tape> tape) {
+Ref make_graph_object(std::shared_ptr<Tape> tape, std::vector<std::string> effects) {
   auto* object = PyObject_New(GraphObject, graph_type());
   if (object == nullptr) return {};
   object->tape = new std::shared_ptr<Tape>(std::move(tape));
+  object->effects = new std::vector<std::string>(std::move(effects));
   return Ref::steal(reinterpret_cast<PyObject*>(object));
 }
 

@@ -36,6 +36,7 @@ struct TapeSlot : SlotLayout {
   bool scalar = false;         ///< a NumPy scalar: no array also where it leaves the graph
   bool owns = false;           ///< a NumPy array with memory of its own
   bool fresh = false;          ///< the same, or a view of memory that nothing else refers to
+  bool constant = false;       ///< a NumPy array that calls on constants alone have made and written to
   bool requires_grad = false;  ///< inputs: when they were seen
   bool number = false;       ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
   bool derived = false;      ///< a number that a node computes; `number` too
@@ -147,6 +148,7 @@ class Tape {
   std::vector<TapeNode> cut_nodes(size_t first);
   /// Gives the last node a keyword argument.
   void set_last_keyword(const char* name, long value);
+  void set_varying(int slot) { slots_[static_cast<size_t>(slot)].constant = false; }
   void set_layout_read(int slot) { slots_[static_cast<size_t>(slot)].layout_read = true; }
   void set_parameter(int slot) { slots_[static_cast<size_t>(slot)].parameter = true; }
   /// Outputs whose class the run does not know get it. False with a Python error set.

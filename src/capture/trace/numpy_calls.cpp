@@ -199,6 +199,11 @@ PyObject* NumpyTracing::numpy_method(PyObject* callable, const KnownCall& known,
   }
   if (name == "__getitem__" && PyTuple_GET_SIZE(all.get()) == 2)
     return numpy_get_item(owner, PyTuple_GET_ITEM(all.get(), 1));
+  // The value of a constant is one.
+  if (function && known.is(kArrayReads) && constant(trace_->tape.find(owner))) {
+    const Bypass bypass(bypass_);
+    return PyObject_Call(function.get(), all.get(), kwargs);
+  }
   if (!function || !known.is(kArrayMethod)) return numpy_break("method " + name + " of an array");
   const bool shape_from_values = known.is(kArrayShape) && [&] {
     for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(all.get()); ++i) {

@@ -5,8 +5,11 @@
 #include <opcode.h>
 
 #include <cstring>
+#include <unordered_set>
 
+#include "capture/host/numpy_alone.h"
 #include "capture/host/numpy_api.h"
+#include "capture/host/object_kinds.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
 #include "capture/trace/origin_tracing.h"
@@ -154,14 +157,14 @@ Ref NumpyTracing::numpy_to_tape(PyObject* value, bool& uses, std::string& proble
 }
 
 /// Arrays in the result get slots. `problem` is set for what the tape cannot hold.
-void NumpyTracing::numpy_take(PyObject* result, TapeNode& node, std::string& problem) {
+void NumpyTracing::numpy_take(PyObject* result, TapeNode& node, bool constant, std::string& problem) {
   Trace& t = *trace_;
   const NumpyApi& np = *api_.numpy;
   if (PyTuple_Check(result) || PyList_CheckExact(result)) {
     node.sequence = true;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i) {
       PyObject* item = PySequence_Fast_GET_ITEM(result, i);
-      numpy_take(item, node, problem);
+      numpy_take(item, node, constant, problem);
     }
     return;
   }
@@ -187,7 +190,46 @@ void NumpyTracing::numpy_take(PyObject* result, TapeNode& node, std::string& pro
     problem = "the element type or layout of a result";
     return;
   }
+  slot.constant = constant;
   node.outputs.push_back(t.tape.add_value(std::move(slot)));
+}
+
+bool NumpyTracing::constant(int slot) const {
+  return slot >= 0 && trace_->tape.slots()[static_cast<size_t>(slot)].constant;
+}
+
+bool NumpyTracing::constants_alone(const TapeNode& node) const {
+  bool alone = true;
+  // Objects of other kinds may make something else of themselves each time (__array__).
+  const auto look = [&](PyObject* o) {
+    const int slot = slot_of(o);
+    const bool plain =
+        is_atom(o, api_) || PyType_Check(o) || api_.numpy->is_dtype(o) || api_.numpy->is_scalar(o) || o == Py_Ellipsis;
+    alone = alone && (slot >= 0 ? constant(slot) : plain);
+    return Ref::borrow(o);
+  };
+  map_structure(node.args.get(), look);
+  if (node.kwargs) map_structure(node.kwargs.get(), look);
+  return alone;
+}
+
+/// Values that may vary were written to one of the call's operands: what shares its memory is no constant any more.
+void NumpyTracing::vary_written(const TapeNode& node) {
+  const auto memory = [](PyObject* o) {
+    Ref at = Ref::borrow(o);
+    for (Ref base = at; base && base.get() != Py_None; base = attr_or_null(at.get(), "base")) at = base;
+    return at.get();
+  };
+  Tape& tape = trace_->tape;
+  std::unordered_set<PyObject*> written;
+  const auto note = [&](int slot) { written.insert(memory(tape.slots()[static_cast<size_t>(slot)].object.get())); };
+  for_each_slot(node.args.get(), note);
+  if (node.kwargs) for_each_slot(node.kwargs.get(), note);
+  for (size_t s = 0; s < tape.slots().size(); ++s) {
+    const TapeSlot& slot = tape.slots()[s];
+    if (slot.constant && slot.object && written.contains(memory(slot.object.get())))
+      tape.set_varying(static_cast<int>(s));
+  }
 }
 
 /// What a call gives for operands that are the same in each call; null without an error: the call raises.
@@ -197,6 +239,36 @@ Ref NumpyTracing::numpy_constant(const NumpyCall& call) {
   --bypass_;
   if (!result) forget_error();
   return result;
+}
+
+/// Whether memory that the trace found, and that is no argument's, may be written to.
+bool NumpyTracing::writes_outside(const NumpyCall& call) const {
+  const auto outside = [this](PyObject* o) {
+    for (Ref at = Ref::borrow(o); at && at.get() != Py_None; at = attr_or_null(at.get(), "base")) {
+      const int slot = trace_->tape.find(at.get());
+      if (slot < 0 ? trace_->object_guards.seen_objects().contains(at.get())
+                   : trace_->tape.slots()[static_cast<size_t>(slot)].input &&
+                         trace_->tape.slots()[static_cast<size_t>(slot)].guard_index < 0) {
+        return true;
+      }
+    }
+    return false;
+  };
+  PyObject* out = call.kwargs ? PyDict_GetItemString(call.kwargs.get(), "out") : nullptr;
+  bool found = PyTuple_GET_SIZE(call.args.get()) > 0 && outside(PyTuple_GET_ITEM(call.args.get(), 0));
+  if (out != nullptr && out != Py_None) {
+    found = !PyTuple_Check(out) && outside(out);
+    for (Py_ssize_t i = 0; PyTuple_Check(out) && i < PyTuple_GET_SIZE(out); ++i) {
+      found = found || outside(PyTuple_GET_ITEM(out, i));
+    }
+  } else if (api_.numpy->is_ufunc(call.func.get())) {
+    const Py_ssize_t inputs = PyLong_AsSsize_t(attr(call.func.get(), "nin").get());
+    if (PyTuple_GET_SIZE(call.args.get()) > inputs) found = false;
+    for (Py_ssize_t i = inputs; i < PyTuple_GET_SIZE(call.args.get()); ++i) {
+      found = found || outside(PyTuple_GET_ITEM(call.args.get(), i));
+    }
+  }
+  return found;
 }
 
 PyObject* NumpyTracing::numpy_record(NumpyCall call) {
@@ -227,6 +299,10 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
     if (made) return made.release();
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
+  if (call.mutates && numpy_alone() && writes_outside(call)) {
+    if (!graph_break("a write to an array that is no argument (" + call.name + ")")) return nullptr;
+    return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
+  }
   if (call.mutates) t.transaction.lose("NumPy has written to an array");
   ++bypass_;
   Ref result = Ref::steal(PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get()));
@@ -237,8 +313,11 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
     if (!graph_break(call.name + " raised an exception")) postpone_error();
     return nullptr;
   }
-  if (!uses && api_.numpy->is_scalar(result.get())) return result.release();  // of constants: a constant
-  if (result.get() != Py_None || !call.mutates) numpy_take(result.get(), node, problem);
+  // What np.empty gives is not the same in each call.
+  const bool constant = constants_alone(node) && !call.name.starts_with("empty") && call.name != "fromiter";
+  if (constant && !call.mutates && api_.numpy->is_scalar(result.get())) return result.release();
+  if (call.mutates && !constant) vary_written(node);
+  if (result.get() != Py_None || !call.mutates) numpy_take(result.get(), node, constant, problem);
   if (!problem.empty()) {
     t.mutated = t.mutated || call.mutates;
     if (!graph_break(call.name + ": " + problem)) return nullptr;

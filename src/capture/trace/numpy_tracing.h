@@ -61,10 +61,14 @@ class NumpyTracing final : public TraceFeature {
                          PyObject* args, PyObject* kwargs);
   PyObject* numpy_foreign(PyObject* callable, const KnownCall& known, const std::string& name, PyObject* args);
   Ref numpy_constant(const NumpyCall& call);
+  bool writes_outside(const NumpyCall& call) const;
+  bool constant(int slot) const;
+  bool constants_alone(const TapeNode& node) const;
+  void vary_written(const TapeNode& node);
   PyObject* numpy_record(NumpyCall call);
   int numpy_slot(PyObject* value);
   Ref numpy_to_tape(PyObject* value, bool& uses, std::string& problem);
-  void numpy_take(PyObject* result, TapeNode& node, std::string& problem);
+  void numpy_take(PyObject* result, TapeNode& node, bool constant, std::string& problem);
 
   size_t reader_depth_ = 0;  // how many frames there were when C code that reads values was entered; 0: none
 };

@@ -31,8 +31,6 @@
 namespace tatara::capture {
 namespace {
 
-thread_local Tracer* g_current = nullptr;
-
 struct ModeObject {
   PyObject_HEAD
 };
@@ -70,18 +68,16 @@ PyObject* mode_object() {
   });
 }
 
-Tracer* Tracer::current() { return g_current; }
-
 Tracer::Tracer(TraceOwner& owner, TorchApi& api, PyObject* code)
     : Tracer(std::make_unique<TracerParts>(owner, api), code) {}
 
 Tracer::Tracer(std::unique_ptr<TracerParts> parts, PyObject* code)
     : TraceFeature(parts->context), parts_(std::move(parts)), code_(code) {
-  previous_ = g_current;
-  g_current = this;
+  previous_ = present();
+  present() = this;
 }
 
-Tracer::~Tracer() { g_current = previous_; }
+Tracer::~Tracer() { present() = previous_; }
 
 void ModeStack::set_mode(bool on) {
   if (!on) drop_modes();

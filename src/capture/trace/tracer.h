@@ -26,7 +26,9 @@ class Tracer final : public VmObserver, private TraceFeature {
   Tracer& operator=(const Tracer&) = delete;
 
   /// The tracer of this thread that is at work, or null.
-  static Tracer* current();
+  static Tracer* current() { return present(); }
+  /// Calls functions of arrays alone, past the trace that is open (NumpyAlone). Null with a Python error set.
+  static PyObject* call_alone(PyObject* callable, PyObject* const* args, size_t nargs);
   bool at_work() const {
     return context_.state == State::kTracing || context_.state == State::kUnwinding || bypass_ > 0;
   }
@@ -104,6 +106,7 @@ class Tracer final : public VmObserver, private TraceFeature {
 
  private:
   Tracer(std::unique_ptr<TracerParts> parts, PyObject* code);
+  static Tracer*& present();  // of this thread
 
   /// Begins the trace of a call of the compiled function, whose frame has just begun.
   bool begin_call(Frame& f);

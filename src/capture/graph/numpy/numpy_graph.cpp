@@ -9,19 +9,22 @@
 #include "capture/graph/numpy/numpy_rules.h"
 #include "runtime/host/torch_abi.h"
 #include "support/error.h"
+#include "support/made_once.h"
 
 namespace tatara::capture {
 
 using ArrayRef = NumpyGraph::ArrayRef;
 
-NumpyGraph::NumpyGraph(const Tape& tape, const NumpyApi& np)
+NumpyGraph::NumpyGraph(const Tape& tape, const NumpyApi& np, For purpose)
     : tape_(tape),
       np_(np),
       result_{Graph(std::make_shared<ExprContext>()), {}, {}, {}, {}, {}, false, {}, {}, {}},
       builder_(result_.graph, DType::kFloat64),
       fz_(builder_),
       refs_(tape.slots().size(), -1),
-      made_(tape.slots().size(), false) {}
+      made_(tape.slots().size(), false),
+      purpose_(purpose),
+      writes_(std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& n) { return n.mutates; })) {}
 
 std::vector<Expr> NumpyGraph::exprs(PyObject* tuple) {
   std::vector<Expr> values;
@@ -31,14 +34,19 @@ std::vector<Expr> NumpyGraph::exprs(PyObject* tuple) {
   return values;
 }
 
-ArrayRef NumpyGraph::ref_of_slot(int index) {
-  ArrayRef& ref = refs_[static_cast<size_t>(index)];
-  if (ref >= 0) return ref;
+TensorType NumpyGraph::type_of_slot(int index) {
   const TapeSlot& info = slot(index);
   TensorType type;
   type.dtype = dtype_of_slot(index);
   type.sizes = exprs(info.sizes.get());
   type.strides = exprs(info.strides.get());
+  return type;
+}
+
+ArrayRef NumpyGraph::ref_of_slot(int index) {
+  ArrayRef& ref = refs_[static_cast<size_t>(index)];
+  if (ref >= 0) return ref;
+  TensorType type = type_of_slot(index);
   for (const Expr stride : type.strides) {
     if (stride.const_value() < 0) throw Unsupported("an array with a negative stride");
   }
@@ -129,10 +137,75 @@ void NumpyGraph::add(const TapeNode& node) {
   builder_.set_location({std::make_shared<const std::string>(node.location.file),
                          std::make_shared<const std::string>(node.location.function), node.location.line});
   const NumpyRule rule = find_numpy_rule(node, np_);
-  if (rule == nullptr) throw Unsupported("no operator for numpy's " + node.name);
-  rule(*this, node);
+  const auto apply = [&] {
+    if (rule == nullptr) throw Unsupported("no operator for numpy's " + node.name);
+    rule(*this, node);
+  };
+  if (purpose_ == For::kArrays) {
+    apply();
+  } else if (node.name == "empty" || node.name == "empty_like") {
+    add_zeros(node);
+  } else {
+    try {
+      apply();
+    } catch (const InternalError&) {
+      throw;
+    } catch (const Error& error) {
+      forget_error();
+      add_call(node, error.what());
+    }
+  }
   forget_error();
   ++nodes_;
+}
+
+const OpDef& NumpyGraph::call_operator() {
+  return made_once([] {
+    OpDef def;
+    def.name = "numpy_call";
+    def.kind = OpKind::kHost;
+    def.schema_text = "(Tensor[] arrays) -> Tensor[]";
+    def.schema = parse_schema(def.schema_text);
+    return def;
+  });
+}
+
+void NumpyGraph::add_zeros(const TapeNode& node) {
+  const ValueId zero = builder_.constant(0, dtype_of_slot(node.outputs.at(0)));
+  const ValueId wide = builder_.expand(zero, exprs(slot(node.outputs[0]).sizes.get()));
+  set_value(node, 0, builder_.op("clone", {TensorArg{wide}, std::string("contiguous_format")}));
+}
+
+/// A call whose meaning is not known here: a node of its results alone. One that writes gives its first operand anew.
+void NumpyGraph::add_call(const TapeNode& node, std::string why) {
+  Call call{&node, {}, std::move(why)};
+  TensorList operands;
+  const auto collect = [&](int index) {
+    call.slots.push_back(index);
+    operands.values.push_back(fz_.read(ref_of_slot(index)));
+  };
+  for_each_slot(node.args.get(), collect);
+  if (node.kwargs) for_each_slot(node.kwargs.get(), collect);
+  std::vector<TensorType> types;
+  ArrayRef target = -1;
+  if (node.mutates) {
+    const Ref out = node.kwargs ? Ref::borrow(PyDict_GetItemString(node.kwargs.get(), "out")) : Ref();
+    if ((out && out.get() != Py_None) || PyTuple_GET_SIZE(node.args.get()) == 0) throw Unsupported(call.why);
+    target = tensor(PyTuple_GET_ITEM(node.args.get(), 0));
+    types.push_back(fz_.type(target));
+  } else {
+    for (const int index : node.outputs) {
+      if (!slot(index).fresh && !slot(index).scalar && writes_)
+        throw Unsupported(call.why + ", in a program that writes");
+      types.push_back(type_of_slot(index));
+      types.back().strides = contiguous_strides(builder_.ctx(), types.back().sizes);
+    }
+  }
+  if (types.empty()) throw Unsupported(call.why);
+  const std::vector<ValueId> values = builder_.host_call(call_operator(), {std::move(operands)}, std::move(types));
+  calls_[values[0]] = std::move(call);
+  if (node.mutates) return write(target, values[0]);
+  for (size_t k = 0; k < values.size(); ++k) set_value(node, k, values[k]);
 }
 
 /// The value laid out as NumPy's result is: same elements, strides in the same order.
@@ -171,6 +244,10 @@ TapeGraph NumpyGraph::finish(const std::vector<int>& wanted) {
     result_.outputs.push_back(index);
     ArrayRef ref = refs_[static_cast<size_t>(index)];
     const TapeSlot& info = slot(index);
+    if (purpose_ == For::kTensors) {
+      outputs.push_back(ref >= 0 ? ref : ref_of_slot(index));
+      continue;
+    }
     if (info.fresh || info.scalar) {
       bool shared = false;
       for (size_t other = 0; other < refs_.size(); ++other) {

@@ -2,6 +2,7 @@
 // asked, not copied): operands are cast to the loop's types first, so operators see equal types.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,11 @@ class NumpyGraph {
  public:
   using ArrayRef = Functionalizer::TensorRef;
 
-  NumpyGraph(const Tape& tape, const NumpyApi& np);
+  /// What the graph is for: to be compiled, or to be called on tensors (numpy_program.h). The latter holds every call: those
+  /// without a rule as nodes of call_operator(), and results lie as torch has them.
+  enum class For : uint8_t { kArrays, kTensors };
+
+  NumpyGraph(const Tape& tape, const NumpyApi& np, For purpose = For::kArrays);
   /// Adds the call. Throws Unsupported, with nothing that matters changed, when NumPy has to run it.
   void add(const TapeNode& node);
   bool empty() const { return nodes_ == 0; }
@@ -23,6 +28,16 @@ class NumpyGraph {
   bool made(int slot) const { return made_[static_cast<size_t>(slot)]; }
   /// The graph, whose outputs are the slots given. Throws Unsupported.
   TapeGraph finish(const std::vector<int>& wanted);
+
+  /// The operator of calls without a rule, whose one argument is the list of arrays among the call's.
+  static const OpDef& call_operator();
+  /// Of such a node, by its first result.
+  struct Call {
+    const TapeNode* node;
+    std::vector<int> slots;  // of the arrays, in order
+    std::string why;         // it has no rule
+  };
+  const std::map<ValueId, Call>& calls() const { return calls_; }
 
  private:
   friend struct NumpyRules;
@@ -47,6 +62,9 @@ class NumpyGraph {
   ArrayRef view(const char* op, std::vector<Arg> args);
   void write(ArrayRef target, ValueId value);
   void set_result(const TapeNode& node, size_t k, ArrayRef ref);
+  void add_call(const TapeNode& node, std::string why);
+  void add_zeros(const TapeNode& node);
+  TensorType type_of_slot(int index);
   void set_value(const TapeNode& node, size_t k, ValueId value) { set_result(node, k, fz_.fresh(value)); }
 
   const Tape& tape_;
@@ -57,6 +75,9 @@ class NumpyGraph {
   std::vector<ArrayRef> refs_;
   std::vector<bool> made_;
   size_t nodes_ = 0;
+  For purpose_;
+  bool writes_;  // some call of the tape does
+  std::map<ValueId, Call> calls_;
 };
 
 }  // namespace tatara::capture

@@ -1,0 +1,141 @@
+"""What `tatara.wrap_numpy` makes of a function: the call on tensors, in eager and in compiled code."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import numpy as np
+from tatara import _core
+from tatara._errors import InvalidArgument, Unsupported
+from tatara.torch._numpy_arrays import to_tensors
+from tatara.torch._numpy_programs import Finder, Operand, Output, replaced
+
+_NAMES = {
+    torch.bool: "bool",
+    torch.uint8: "uint8",
+    torch.int8: "int8",
+    torch.int16: "int16",
+    torch.int32: "int32",
+    torch.int64: "int64",
+    torch.float16: "float16",
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.complex64: "complex64",
+    torch.complex128: "complex128",
+}
+
+
+def _kind(tensor: torch.Tensor) -> tuple[tuple[int, ...], str]:
+    name = _NAMES.get(tensor.dtype)
+    if name is None:
+        raise InvalidArgument(f"wrap_numpy takes tensors of element types that NumPy has, not {tensor.dtype}")
+    return tuple(tensor.shape), name
+
+
+def _plain_call(function: Callable[..., Any], tensors: list[torch.Tensor], structure: Any) -> Any:
+    """By NumPy itself, in the tensors' memory."""
+    _core.disable(1)
+    try:
+        arrays = [tensor.numpy() for tensor in tensors]
+        places = {id(array): place for place, array in enumerate(arrays)}
+        args, kwargs = replaced(structure, lambda leaf: arrays[leaf.place] if isinstance(leaf, Operand) else leaf)
+        result = function(*args, **kwargs)
+        return replaced(result, lambda leaf: tensors[places[id(leaf)]] if id(leaf) in places else _as_tensor(leaf))
+    finally:
+        _core.disable(-1)
+
+
+def _as_tensor(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return torch.from_numpy(leaf if min(leaf.strides, default=0) >= 0 else leaf.copy())
+    return torch.as_tensor(leaf) if isinstance(leaf, np.generic) else leaf
+
+
+def _may_be_plain(tensors: list[torch.Tensor]) -> bool:
+    """Whether nothing but the values of the tensors is wanted."""
+    for tensor in tensors:
+        wanted = tensor.requires_grad and torch.is_grad_enabled()
+        if wanted or tensor.device.type != "cpu" or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return False
+        if torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
+            return False
+    return True
+
+
+def _refused(function: Callable[..., Any], why: str, tensors: list[torch.Tensor], structure: Any) -> Any:
+    if not _may_be_plain(tensors):
+        raise Unsupported(f"wrap_numpy: {why}")
+    return _plain_call(function, [tensor.detach() for tensor in tensors], structure)
+
+
+def _collected(item: Any, tensors: list[torch.Tensor]) -> Any:
+    """The structure with operands in place of tensors and arrays, which are added to `tensors`."""
+    if isinstance(item, torch.Tensor):
+        for place, known in enumerate(tensors):
+            if known is item:
+                return Operand(place)
+        tensors.append(item)
+        return Operand(len(tensors) - 1)
+    if isinstance(item, np.ndarray | np.generic):
+        return _collected(to_tensors(item), tensors)
+    if type(item) is tuple or type(item) is list:
+        return type(item)([_collected(each, tensors) for each in item])
+    if isinstance(item, tuple) and hasattr(item, "_fields"):
+        return type(item)(*[_collected(each, tensors) for each in item])
+    if type(item) is dict:
+        return {key: _collected(each, tensors) for key, each in item.items()}
+    return item
+
+
+def _filled_in(item: Any, outputs: tuple[torch.Tensor, ...], tensors: list[torch.Tensor]) -> Any:
+    if isinstance(item, Output):
+        return outputs[item.place]
+    if isinstance(item, Operand):
+        return tensors[item.place]
+    if type(item) is tuple or type(item) is list:
+        return type(item)([_filled_in(each, outputs, tensors) for each in item])
+    if isinstance(item, tuple) and hasattr(item, "_fields"):
+        return type(item)(*[_filled_in(each, outputs, tensors) for each in item])
+    if type(item) is dict:
+        return {key: _filled_in(each, outputs, tensors) for key, each in item.items()}
+    return _as_tensor(item)
+
+
+def _wanted_function(function: Any) -> Any:
+    """A Python function that calls it."""
+    if isinstance(function, _core.CompiledFunction):
+        function = function._tatara_function if function._tatara_self is None else function
+    if isinstance(function, types.FunctionType):
+        return function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def wrap(function: Any) -> Callable[..., Any]:
+    """See tatara.wrap_numpy."""
+    plain = _wanted_function(function)
+    finder = Finder(plain)
+    find = finder.find
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        tensors: list[torch.Tensor] = []
+        structure = (_collected(args, tensors), _collected(kwargs, tensors))
+        way = _core.call_alone(find, tuple([_kind(tensor) for tensor in tensors]), structure)
+        if isinstance(way, str):
+            return _refused(plain, way, tensors, structure)
+        try:
+            outputs = () if way.program is None else way.program(tensors)
+        except Unsupported as error:  # nothing has been written yet
+            return _refused(plain, str(error), tensors, structure)
+        return _filled_in(way.result, outputs, tensors)
+
+    functools.update_wrapper(wrapped, function if hasattr(function, "__name__") else plain)
+    return wrapped

@@ -1,0 +1,30 @@
+// The tracer of a thread, and calls past it.
+#include <utility>
+
+#include "capture/host/numpy_alone.h"
+#include "capture/trace/tracer.h"
+
+namespace tatara::capture {
+
+Tracer*& Tracer::present() {
+  static thread_local Tracer* tracer = nullptr;
+  return tracer;
+}
+
+PyObject* Tracer::call_alone(PyObject* callable, PyObject* const* args, size_t nargs) {
+  struct Aside {
+    Tracer* tracer = std::exchange(present(), nullptr);
+    VmObserver* observer = std::exchange(vm_context().observer, nullptr);
+    Aside() = default;
+    Aside(const Aside&) = delete;
+    Aside& operator=(const Aside&) = delete;
+    ~Aside() {
+      present() = tracer;
+      vm_context().observer = observer;
+    }
+  } const aside;
+  const NumpyAlone alone;
+  return PyObject_Vectorcall(callable, args, nargs, nullptr);
+}
+
+}  // namespace tatara::capture
