@@ -287,3 +287,57 @@ def test_a_function_is_captured_once_for_a_kind_of_operands() -> None:
         for _ in range(3):
             wrapped(torch.rand(5))
     assert grown["graphs"] == 0 and grown["recompiles"] == 0 and grown["breaks"] == 0
+
+
+def test_everything_that_is_made_is_on_the_tensors_device() -> None:
+    def program(a: Any) -> Any:
+        grid = np.linspace(0.0, 1.0, 4) + np.arange(4)
+        out = np.zeros((2, 4))
+        out[0] = a * np.hanning(4) + SCALE.sum()
+        out[1] = np.pad(a[:2], 1, mode="edge") + np.array([1.0, 2.0, 3.0, 4.0])
+        return out @ np.eye(4), np.where(grid > 2, a, 0.5)
+
+    made = tatara.wrap_numpy(program)(torch.ones(4, dtype=torch.float64, device="meta"))
+    assert [(tensor.device.type, tuple(tensor.shape)) for tensor in made] == [("meta", (2, 4)), ("meta", (4,))]
+
+
+def test_a_kind_of_writes_has_the_gradients_of_its_torch_spelling() -> None:
+    def scattered(a: Any, b: Any) -> Any:
+        out = np.linspace(0.0, 1.0, 5)
+        out[[0, 2]] = a[:2]
+        out[::2] += b
+        np.add.at(out, np.array([1, 1, 3]), b)
+        out[a > 1.0] = 0.0
+        return out * out
+
+    def spelled(a: Any, b: Any) -> Any:
+        out = torch.linspace(0.0, 1.0, 5, dtype=torch.float64)
+        out[[0, 2]] = a[:2]
+        out[::2] = out[::2] + b
+        out = out.index_put((torch.tensor([1, 1, 3]),), b, accumulate=True)
+        return torch.where(a > 1.0, 0.0, out) ** 2
+
+    a = torch.tensor([0.5, 1.5, 0.2, 0.7, 2.0], dtype=torch.float64, requires_grad=True)
+    b = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    wrapped = tatara.wrap_numpy(scattered)
+    np.testing.assert_allclose(wrapped(a, b).detach().numpy(), scattered(a.detach().numpy(), b.detach().numpy()))
+    torch.testing.assert_close(wrapped(a, b), spelled(a, b))
+    for got, want in zip(
+        torch.autograd.grad(wrapped(a, b).sum(), (a, b)), torch.autograd.grad(spelled(a, b).sum(), (a, b)), strict=True
+    ):
+        torch.testing.assert_close(got, want)
+    batch = torch.stack([b, b * 2]).detach()
+    result = torch.func.vmap(lambda each: wrapped(a.detach(), each))(batch)
+    torch.testing.assert_close(result, torch.stack([wrapped(a.detach(), each) for each in batch]))
+
+
+def test_arguments_that_share_memory_are_not_written_through_another() -> None:
+    def program(a: Any, b: Any) -> Any:
+        a += 1
+        return b * 2
+
+    x = torch.zeros(4)
+    expected = np.zeros(4, dtype=np.float32)
+    want = program(expected, expected[1:])
+    result = tatara.wrap_numpy(program)(x, x[1:])
+    assert x.tolist() == expected.tolist() and result.tolist() == want.tolist()

@@ -67,6 +67,14 @@ def _may_be_plain(tensors: list[torch.Tensor]) -> bool:
     return True
 
 
+def _unsafe_writes(tensors: list[torch.Tensor]) -> str:
+    """Why a program that writes to its arguments may not: the arrays that it was captured on were contiguous, each by itself."""
+    if not all(tensor.is_contiguous() for tensor in tensors):
+        return "a write to an argument, beside tensors with gaps"
+    storages = {tensor.untyped_storage().data_ptr() for tensor in tensors} if len(tensors) > 1 else tensors
+    return "a write to an argument that shares memory with another" if len(storages) < len(tensors) else ""
+
+
 def _refused(function: Callable[..., Any], why: str, tensors: list[torch.Tensor], structure: Any) -> Any:
     if not _may_be_plain(tensors):
         raise Unsupported(f"wrap_numpy: {why}")
@@ -131,6 +139,10 @@ def wrap(function: Any) -> Callable[..., Any]:
         way = _core.call_alone(find, tuple([_kind(tensor) for tensor in tensors]), structure)
         if isinstance(way, str):
             return _refused(plain, way, tensors, structure)
+        if way.program is not None and way.program.writes:
+            why = _unsafe_writes(tensors)
+            if why:
+                return _refused(plain, why, tensors, structure)
         try:
             outputs = () if way.program is None else way.program(tensors)
         except Unsupported as error:  # nothing has been written yet

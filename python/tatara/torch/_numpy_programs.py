@@ -254,7 +254,7 @@ class Program:
         self.function = writer.write()
         self.takes = sorted({place for _, place in writer.taken})
         self.constants = tuple(writer.constants)
-        self.writes = bool(data["writes_anything"])
+        self.writes = bool(data["writes"])  # to arguments
 
     def __call__(self, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         device = tensors[0].device if tensors else torch.device("cpu")

@@ -74,6 +74,15 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
     return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), name_of(callable), mutates});
   }
   if (np.is_dispatcher(callable)) return numpy_dispatcher(callable, known, args, kwargs);
+  if (known.is(kArrayReads)) {
+    PyObject* const bound = bound_to(callable);
+    PyObject* const owner = bound != nullptr ? bound : PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+    // A scalar that is the same in each call, as a number of Python's.
+    if (owner != nullptr && np.is_scalar(owner) && !numpy_value(owner)) {
+      const Bypass bypass(bypass_);
+      return PyObject_Call(callable, args, kwargs);
+    }
+  }
   const bool inside = numpy_inside(args) || (kwargs != nullptr && numpy_inside(kwargs));
   if (np.is_scalar_type(callable)) {
     if (!inside) return not_handled();
@@ -100,6 +109,12 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
     }
   } else if (is_descriptor(callable)) {
     PyObject* self = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+    if (self != nullptr && np.is_ufunc(self)) {
+      // np.add.reduce(x), as the machine calls methods.
+      const Ref bound = attr_or_null(self, name.c_str());
+      const Ref rest = Ref::steal(PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args)));
+      if (bound) return numpy_method(bound.get(), known, self, name, rest.get(), kwargs);
+    }
     if (self != nullptr && numpy_value(self)) return numpy_method(callable, known, nullptr, name, args, kwargs);
   }
   PyObject* bound = bound_to(callable);

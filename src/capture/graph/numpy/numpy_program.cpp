@@ -102,11 +102,8 @@ class ProgramWriter {
           Py_BuildValue("(nN)", static_cast<Py_ssize_t>(write.input_index), value(write.value).release()));
     });
     if (!inputs || !outputs || !writes) return {};
-    const bool mutates =
-        std::any_of(tape_.nodes().begin(), tape_.nodes().end(), [](const TapeNode& n) { return n.mutates; });
-    return Ref::steal(Py_BuildValue("{s:O,s:O,s:O,s:O,s:O,s:O}", "inputs", inputs.get(), "steps", steps_.get(),
-                                    "outputs", outputs.get(), "writes", writes.get(), "constants", held_.get(),
-                                    "writes_anything", mutates ? Py_True : Py_False));
+    return Ref::steal(Py_BuildValue("{s:O,s:O,s:O,s:O,s:O}", "inputs", inputs.get(), "steps", steps_.get(), "outputs",
+                                    outputs.get(), "writes", writes.get(), "constants", held_.get()));
   }
 
  private:

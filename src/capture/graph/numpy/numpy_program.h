@@ -8,7 +8,7 @@
 namespace tatara::capture {
 
 /// A dict: "inputs" (places among input_slots()), "steps", "outputs" (values, of computed_outputs()), "writes" ([(input, value)]),
-/// "writes_anything" (some call writes). A step is (operator, names in Python, arguments, results, file, line), each argument
+/// "constants". A step is (operator, names in Python, arguments, results, file, line), each argument
 /// (name, keyword only, kind, value), each result (value, dtype, shape); a call's operator is None, its names the name of NumPy's
 /// function, its arguments (args, kwargs). Values are `value(number)`. What a call gives that depends on nothing but constants is
 /// an array among "constants" ({value: array}). Null with a Python error set; throws Unsupported.
