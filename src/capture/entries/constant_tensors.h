@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "capture/tape/tape.h"
@@ -49,6 +50,9 @@ class ConstantTensors {
     seen_ = std::min(seen_, first);
     std::erase_if(nodes_, [first](size_t node) { return node >= first; });
   }
+  /// Arrays that NumPy's calls on constants alone have made among torch calls: they are on no tape, and later calls get copies.
+  void add_array(PyObject* array) { arrays_.emplace(array, Ref::borrow(array)); }
+  bool has_array(PyObject* object) const { return arrays_.contains(object); }
 
  private:
   void advance(const Tape& tape);
@@ -57,6 +61,7 @@ class ConstantTensors {
   std::vector<Ref> env_;        // per slot: its value, or null
   std::vector<bool> symbolic_;  // per slot
   std::vector<size_t> nodes_;   // those that were evaluated
+  std::unordered_map<PyObject*, Ref> arrays_;
 };
 
 }  // namespace tatara::capture

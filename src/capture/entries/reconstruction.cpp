@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "capture/entries/guards.h"
+#include "capture/host/numpy_api.h"
 
 namespace tatara::capture {
 namespace {
@@ -206,6 +207,16 @@ int ReconstructionBuilder::add_born(PyObject* o) {
     Reconstruction::Step step{Kind::kTuple, -1, its_type, {}, {}, 0, {}};
     const Ref dict = PyTuple_CheckExact(o) ? Ref() : attr_or_null(o, "__dict__");
     return add_parts(std::move(step), o, dict && PyDict_Check(dict.get()) ? dict.get() : nullptr);
+  }
+  if (const NumpyApi* np = api_.numpy; np != nullptr && np->is_array(o)) {
+    // Made of constants alone: a copy of what it is now, if nothing else has its memory.
+    if (!np->fresh_memory(o)) return fail("a view of a constant array");
+    const Ref kept = Ref::steal(PyObject_CallMethod(o, "copy", "s", "K"));
+    const Ref copies = kept ? attr_or_null(kept.get(), "copy") : Ref();
+    const Ref args = Ref::steal(Py_BuildValue("(s)", "K"));
+    const int part = copies ? add_arguments(args.get()) : -1;
+    alive_.push_back(args);
+    return part < 0 ? fail("a constant array") : emit({Kind::kReduce, -1, copies, {part}, {}, 0, {}});
   }
   if (PyList_CheckExact(o)) return add_parts({Kind::kList, -1, {}, {}, {}, 0, {}}, o);
   if (PyAnySet_CheckExact(o)) {

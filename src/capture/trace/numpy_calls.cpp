@@ -74,6 +74,7 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
     return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), name_of(callable), mutates});
   }
   if (np.is_dispatcher(callable)) return numpy_dispatcher(callable, known, args, kwargs);
+  if (PyObject* made = tensor_of_constant(callable, args, kwargs); made != not_handled()) return made;
   if (known.is(kArrayReads)) {
     PyObject* const bound = bound_to(callable);
     PyObject* const owner = bound != nullptr ? bound : PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;

@@ -198,14 +198,59 @@ bool NumpyTracing::constant(int slot) const {
   return slot >= 0 && trace_->tape.slots()[static_cast<size_t>(slot)].constant;
 }
 
+bool NumpyTracing::plain(PyObject* o) const {
+  return is_atom(o, api_) || PyType_Check(o) || api_.numpy->is_dtype(o) || o == Py_Ellipsis ||
+         (api_.numpy->is_scalar(o) && !numpy_value(o));
+}
+
+/// Whether a call among torch's has no operands but constants, arrays among them.
+bool NumpyTracing::of_constants(const NumpyCall& call) const {
+  bool alone = !call.name.starts_with("empty") && call.name != "fromiter";
+  const auto look = [&](PyObject* o) {
+    alone = alone && (trace_->constants.has_array(o) || plain(o));
+    return Ref::borrow(o);
+  };
+  map_structure(call.args.get(), look);
+  if (call.kwargs) map_structure(call.kwargs.get(), look);
+  return alone;
+}
+
+/// False: it is nothing that a later call can make anew.
+bool NumpyTracing::note_constant(PyObject* result) {
+  if (result == Py_None || api_.numpy->is_scalar(result)) return true;
+  if (!api_.numpy->is_array(result)) return false;
+  trace_->constants.add_array(result);
+  mark_born(result);
+  return true;
+}
+
+/// torch.tensor(array) of such an array: a copy of a tensor that the entry keeps. not_handled(): it is something else, as what
+/// shares the array's memory (torch.from_numpy).
+PyObject* NumpyTracing::tensor_of_constant(PyObject* callable, PyObject* args, PyObject* kwargs) {
+  if (!api_.present() || !PyCFunction_Check(callable) || PyTuple_GET_SIZE(args) != 1) return not_handled();
+  PyObject* const array = PyTuple_GET_ITEM(args, 0);
+  if (!trace_->constants.has_array(array)) return not_handled();
+  const Ref module = Ref::steal(PyImport_ImportModule("torch"));
+  if (attr_or_null(module.get(), "tensor").get() != callable) return not_handled();
+  Ref made;
+  {
+    const Bypass bypass(bypass_);
+    const Ref copy = Ref::steal(PyObject_CallMethod(array, "copy", nullptr));
+    const Ref operands = copy ? Ref::steal(PyTuple_Pack(1, copy.get())) : Ref();
+    made = operands ? Ref::steal(PyObject_Call(callable, operands.get(), kwargs)) : Ref();
+  }
+  if (!made) forget_error();
+  if (!made || attr(made.get(), "requires_grad").get() != Py_False) return not_handled();
+  trace_->alive.push_back(made);
+  return PyObject_CallMethod(made.get(), "clone", nullptr);
+}
+
 bool NumpyTracing::constants_alone(const TapeNode& node) const {
   bool alone = true;
   // Objects of other kinds may make something else of themselves each time (__array__).
   const auto look = [&](PyObject* o) {
     const int slot = slot_of(o);
-    const bool plain =
-        is_atom(o, api_) || PyType_Check(o) || api_.numpy->is_dtype(o) || api_.numpy->is_scalar(o) || o == Py_Ellipsis;
-    alone = alone && (slot >= 0 ? constant(slot) : plain);
+    alone = alone && (slot >= 0 ? constant(slot) : plain(o));
     return Ref::borrow(o);
   };
   map_structure(node.args.get(), look);
@@ -284,15 +329,14 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
     if (!graph_break("the graph grew to " + std::to_string(kMaxNodes) + " operations", true)) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
-  TapeNode node;
+  const bool among_torchs = !t.tape.nodes().empty() && !ends_in_numpy(t.tape);
   Ref made;  // ahead of the tape
+  if (among_torchs && of_constants(call)) made = numpy_constant(call);
+  if (made && note_constant(made.get())) return made.release();
+  TapeNode node;
   node.args = numpy_to_tape(call.args.get(), uses, problem);
   if (call.kwargs) node.kwargs = numpy_to_tape(call.kwargs.get(), uses, problem);
-  if (problem.empty() && !t.tape.nodes().empty() && !ends_in_numpy(t.tape)) {
-    if (!uses && !call.mutates && node.args) made = numpy_constant(call);
-    if (made && api_.numpy->is_scalar(made.get())) return made.release();
-    problem = "a NumPy call after torch calls";
-  }
+  if (problem.empty() && among_torchs) problem = "a NumPy call after torch calls";
   if (!problem.empty() || !node.args) {
     forget_error();
     if (!graph_break(problem + " (" + call.name + ")")) return nullptr;

@@ -61,6 +61,10 @@ class NumpyTracing final : public TraceFeature {
                          PyObject* args, PyObject* kwargs);
   PyObject* numpy_foreign(PyObject* callable, const KnownCall& known, const std::string& name, PyObject* args);
   Ref numpy_constant(const NumpyCall& call);
+  bool plain(PyObject* object) const;
+  bool of_constants(const NumpyCall& call) const;
+  bool note_constant(PyObject* result);
+  PyObject* tensor_of_constant(PyObject* callable, PyObject* args, PyObject* kwargs);
   bool writes_outside(const NumpyCall& call) const;
   bool constant(int slot) const;
   bool constants_alone(const TapeNode& node) const;
