@@ -147,6 +147,10 @@ bench-data-sizes: build
 bench-numpy: build
 	$(PY) bench/numpy_programs.py
 
+# The array API standard's own tests, fetched by name: ARGS="--examples 200 --mode arrays".
+array-api: build
+	$(PY) tools/array_api.py $(ARGS)
+
 bench-products: build
 	$(PY) bench/products.py
 

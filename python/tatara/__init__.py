@@ -40,6 +40,10 @@ def __getattr__(name: str) -> object:
         from tatara._module import CompiledModule
 
         return CompiledModule
+    if name == "array_api":
+        import tatara.array_api
+
+        return tatara.array_api
     raise AttributeError(f"module 'tatara' has no attribute {name!r}")
 
 

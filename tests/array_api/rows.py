@@ -148,6 +148,7 @@ ELEMENTWISE = [
     *(row for letter in ("u16", "u32", "u64") for row in _of("bitwise_left_shift bitwise_right_shift", letter, 3)),
     *_of("bitwise_right_shift", "u64", 0),
     *_of("bitwise_right_shift", "u64", 63),
+    *_of("bitwise_right_shift", "u64", 65),
     *(row for letter in ("i", "s", "u8", "b") for row in _of(_BITS, letter, letter)),
     *(row for letter in ("i", "s", "u8", "u16", "b") for row in _of("bitwise_invert logical_not", letter)),
     *_of("bitwise_left_shift bitwise_right_shift", "i", "j"),

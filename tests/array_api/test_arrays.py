@@ -109,6 +109,14 @@ def test_masks_and_integer_arrays_are_keys(dtype: torch.dtype) -> None:
     np.testing.assert_array_equal(ours.tensor.numpy(), theirs)
 
 
+def test_a_mask_without_elements_chooses_none() -> None:
+    x = ap.ones((2, 3))
+    assert x[ap.zeros(0, dtype=ap.bool)].shape == (0, 3) and x[ap.zeros((2, 0), dtype=ap.bool)].shape == (0,)
+    assert x[..., ap.zeros(0, dtype=ap.bool)].shape == (2, 0)
+    with pytest.raises(IndexError):
+        x[ap.zeros((3, 0), dtype=ap.bool)]
+
+
 def test_numbers_come_out_of_arrays_of_one_element() -> None:
     assert int(ap.asarray(2**64 - 1, dtype=ap.uint64)) == 2**64 - 1
     assert float(ap.asarray(2.5)) == 2.5 and complex(ap.asarray(1j)) == 1j and bool(ap.asarray(True))

@@ -213,6 +213,8 @@ def test_asarray_shares_memory_where_it_may() -> None:
 
 BAD = {
     "add(i, v64)": (lambda: xp.add(xp.ones(1, dtype=xp.int64), xp.ones(1, dtype=xp.uint64)), TypeError),
+    "add(x, None)": (lambda: xp.add(xp.ones(1), None), TypeError),
+    "add(x, list)": (lambda: xp.add(xp.ones(1), [1]), TypeError),
     "sin(i)": (lambda: xp.sin(xp.arange(3)), TypeError),
     "asarray(copy=False)": (lambda: xp.asarray([1], copy=False), ValueError),
     "asarray(dtype, copy=False)": (lambda: xp.asarray(xp.ones(1), dtype=xp.int8, copy=False), ValueError),

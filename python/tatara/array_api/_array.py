@@ -142,34 +142,49 @@ def _turned(x: torch.Tensor, backwards: Backwards) -> torch.Tensor:
 def _parted(x: torch.Tensor, key: Any) -> tuple[Backwards | None, Any]:
     """Slices that go backwards, which torch refuses, and what is left of a key behind them."""
     parts = [_index(each) for each in (key if isinstance(key, tuple) else (key,))]
-    if not builtins.any(_goes_back(each) for each in parts):
+    if not builtins.any(_goes_back(each) or _is_empty_mask(each) for each in parts):
         return None, tuple(parts)
-    taken = 0
-    for each in parts:
-        if isinstance(each, torch.Tensor) and each.dtype is torch.bool:
-            taken += each.ndim
-        elif each is not None and each is not Ellipsis:
-            taken += 1
     forwards = [slice(None)] * x.ndim
     axes: list[int] = []
     axis = 0
     for place, each in enumerate(parts):
         if each is Ellipsis:
-            axis += x.ndim - taken
-        elif isinstance(each, torch.Tensor) and each.dtype is torch.bool:
-            axis += each.ndim
-        elif each is not None:
-            if _goes_back(each):
-                chosen = range(*each.indices(x.shape[axis]))
-                forwards[axis] = slice(chosen[-1], chosen[0] + 1, -chosen.step) if chosen else slice(0, 0)
-                axes.append(axis)
-                parts[place] = slice(None)
-            axis += 1
-    return (tuple(forwards), axes), tuple(parts)
+            axis += x.ndim - sum(_axes_taken(other) for other in parts)
+        elif _goes_back(each):
+            chosen = range(*each.indices(x.shape[axis]))
+            forwards[axis] = slice(chosen[-1], chosen[0] + 1, -chosen.step) if chosen else slice(0, 0)
+            axes.append(axis)
+            parts[place] = slice(None)
+        elif _is_empty_mask(each):
+            parts[place] = _fitted(each, x.shape[axis : axis + each.ndim])
+        axis += _axes_taken(each)
+    return (tuple(forwards), axes) if axes else None, tuple(parts)
+
+
+def _axes_taken(part: Any) -> int:
+    """How many axes of the array a part of a key is about."""
+    if part is None or part is Ellipsis:
+        return 0
+    return int(part.ndim) if _is_mask(part) else 1
 
 
 def _goes_back(part: Any) -> builtins.bool:
     return isinstance(part, slice) and part.step is not None and part.step < 0
+
+
+def _is_mask(part: Any) -> builtins.bool:
+    return isinstance(part, torch.Tensor) and part.dtype is torch.bool
+
+
+def _is_empty_mask(part: Any) -> builtins.bool:
+    return _is_mask(part) and 0 in part.shape
+
+
+def _fitted(mask: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    # A mask without elements may lack those of the array too.
+    if builtins.all(one in (0, other) for one, other in zip(mask.shape, shape, strict=False)):
+        return torch.zeros(shape, dtype=torch.bool, device=mask.device)
+    return mask
 
 
 def _index(part: Any) -> Any:

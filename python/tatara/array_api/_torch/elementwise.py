@@ -8,7 +8,17 @@ from typing import Any, TypeAlias
 import torch
 
 from tatara.array_api._torch import types, unsigned
-from tatara.array_api._torch.operands import as_type, bits, from_ordered, is_wide, number, ordered, together
+from tatara.array_api._torch.operands import (
+    as_type,
+    bits,
+    comparable,
+    computable,
+    from_ordered,
+    is_wide,
+    number,
+    ordered,
+    together,
+)
 
 Operand: TypeAlias = torch.Tensor | int | float | complex | builtins.bool
 
@@ -273,18 +283,18 @@ def isnan(x: torch.Tensor, /) -> torch.Tensor:
 
 
 def add(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return as_type(torch.add(bits(a), bits(b)), a.dtype)
+    a, b, dtype = computable(x1, x2)
+    return as_type(torch.add(a, b), dtype)
 
 
 def subtract(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return as_type(torch.sub(bits(a), bits(b)), a.dtype)
+    a, b, dtype = computable(x1, x2)
+    return as_type(torch.sub(a, b), dtype)
 
 
 def multiply(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return as_type(torch.mul(bits(a), bits(b)), a.dtype)
+    a, b, dtype = computable(x1, x2)
+    return as_type(torch.mul(a, b), dtype)
 
 
 def square(x: torch.Tensor, /) -> torch.Tensor:
@@ -292,11 +302,12 @@ def square(x: torch.Tensor, /) -> torch.Tensor:
 
 
 def divide(x1: Operand, x2: Operand, /) -> torch.Tensor:
+    a, b, dtype = computable(x1, x2)
+    if types.is_floating(dtype):
+        return torch.true_divide(a, b)
     a, b = together(x1, x2)
-    if not types.is_floating(a.dtype):
-        dtype = torch.get_default_dtype()
-        a, b = a.to(dtype), b.to(dtype)
-    return torch.true_divide(a, b)
+    own = torch.get_default_dtype()
+    return torch.true_divide(a.to(own), b.to(own))
 
 
 def floor_divide(x1: Operand, x2: Operand, /) -> torch.Tensor:
@@ -323,26 +334,26 @@ def remainder(x1: Operand, x2: Operand, /) -> torch.Tensor:
 
 
 def pow(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return as_type(torch.pow(bits(a), bits(b)), a.dtype)
+    a, b, dtype = computable(x1, x2)
+    return as_type(torch.pow(a, b), dtype)
 
 
 # --- Bits.
 
 
 def bitwise_and(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return as_type(torch.bitwise_and(bits(a), bits(b)), a.dtype)
+    a, b, dtype = computable(x1, x2)
+    return as_type(torch.bitwise_and(a, b), dtype)
 
 
 def bitwise_or(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return as_type(torch.bitwise_or(bits(a), bits(b)), a.dtype)
+    a, b, dtype = computable(x1, x2)
+    return as_type(torch.bitwise_or(a, b), dtype)
 
 
 def bitwise_xor(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return as_type(torch.bitwise_xor(bits(a), bits(b)), a.dtype)
+    a, b, dtype = computable(x1, x2)
+    return as_type(torch.bitwise_xor(a, b), dtype)
 
 
 def bitwise_invert(x: torch.Tensor, /) -> torch.Tensor:
@@ -373,33 +384,33 @@ def _shifted(x1: Operand, x2: Operand) -> tuple[torch.Tensor, torch.Tensor | int
 
 
 def equal(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return torch.eq(bits(a), bits(b))
+    a, b, _ = computable(x1, x2)
+    return torch.eq(a, b)
 
 
 def not_equal(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return torch.ne(bits(a), bits(b))
+    a, b, _ = computable(x1, x2)
+    return torch.ne(a, b)
 
 
 def less(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return torch.lt(ordered(a), ordered(b))
+    a, b = comparable(x1, x2)
+    return torch.lt(a, b)
 
 
 def less_equal(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return torch.le(ordered(a), ordered(b))
+    a, b = comparable(x1, x2)
+    return torch.le(a, b)
 
 
 def greater(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return torch.gt(ordered(a), ordered(b))
+    a, b = comparable(x1, x2)
+    return torch.gt(a, b)
 
 
 def greater_equal(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b = together(x1, x2)
-    return torch.ge(ordered(a), ordered(b))
+    a, b = comparable(x1, x2)
+    return torch.ge(a, b)
 
 
 def maximum(x1: Operand, x2: Operand, /) -> torch.Tensor:

@@ -22,14 +22,14 @@ def number(value: types.Scalar, dtype: torch.dtype, device: torch.device) -> tor
 
 def together(x1: Any, x2: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Two operands as tensors of their common type. At least one is a tensor."""
+    if isinstance(x1, torch.Tensor) and isinstance(x2, torch.Tensor) and x1.dtype is x2.dtype:
+        return x1, x2
     if types.is_scalar(x2):
         dtype = types.with_scalar(x1.dtype, x2)
         return as_type(x1, dtype), number(x2, dtype, x1.device)
     if types.is_scalar(x1):
         dtype = types.with_scalar(x2.dtype, x1)
         return number(x1, dtype, x2.device), as_type(x2, dtype)
-    if x1.dtype is x2.dtype:
-        return x1, x2
     dtype = types.promote(x1.dtype, x2.dtype)
     return as_type(x1, dtype), as_type(x2, dtype)
 
@@ -61,6 +61,26 @@ def from_ordered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if dtype is torch.uint64:
         return (x ^ _SIGN_BIT).to(dtype)
     return as_type(x, dtype)
+
+
+def computable(x1: Any, x2: Any) -> tuple[torch.Tensor, Any, torch.dtype]:
+    """Two operands for torch's arithmetic, and the type of the result. The second stays a number where torch takes it so."""
+    if isinstance(x1, torch.Tensor) and x1.dtype not in types.WIDE_UNSIGNED:
+        if isinstance(x2, torch.Tensor):
+            if x1.dtype is x2.dtype:
+                return x1, x2, x1.dtype
+        elif types.with_scalar(x1.dtype, x2) is x1.dtype:
+            return x1, x2, x1.dtype
+    a, b = together(x1, x2)
+    return bits(a), bits(b), a.dtype
+
+
+def comparable(x1: Any, x2: Any) -> tuple[torch.Tensor, Any]:
+    """Two operands for torch's comparisons of order."""
+    if isinstance(x1, torch.Tensor) and isinstance(x2, float) and x1.is_floating_point():
+        return x1, x2
+    a, b = together(x1, x2)
+    return ordered(a), ordered(b)
 
 
 def axes_of(x: torch.Tensor, axis: int | tuple[int, ...] | None) -> tuple[int, ...]:

@@ -116,13 +116,13 @@ def promote(one: torch.dtype, other: torch.dtype) -> torch.dtype:
 
 def with_scalar(dtype: torch.dtype, value: Scalar) -> torch.dtype:
     """The type of results of an array's type and a Python number: the array's, unless the number's kind is higher."""
-    if isinstance(value, complex):
-        return complex_of(dtype)
+    if isinstance(value, int):
+        return torch.int64 if dtype is torch.bool and not isinstance(value, bool) else dtype
     if isinstance(value, float):
         return dtype if is_floating(dtype) else torch.get_default_dtype()
-    if isinstance(value, int) and not isinstance(value, bool):
-        return torch.int64 if dtype is torch.bool else dtype
-    return dtype
+    if isinstance(value, complex):
+        return complex_of(dtype)
+    raise TypeError(f"an array is computed with arrays and numbers, not with {value!r}")
 
 
 def of_scalar(value: Scalar) -> torch.dtype:

@@ -38,7 +38,7 @@ def _divided(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
 def shifted_right(a: torch.Tensor, count: torch.Tensor | int) -> torch.Tensor:
     """A shift of 64 bits that fills with zeros."""
     if isinstance(count, int):
-        return torch.bitwise_right_shift(a, count) & (2 ** (64 - count) - 1) if count else a
+        return torch.bitwise_right_shift(a, min(count, 63)) & ((2**64 - 1) >> count) if count else a
     # One shift that drops the sign bit, then the rest.
     shifted = torch.bitwise_right_shift(shifted_right(a, 1), torch.clamp(count - 1, min=0))
     return torch.where(count == 0, a, shifted)
