@@ -115,6 +115,8 @@ def test_a_mask_without_elements_chooses_none() -> None:
     assert x[..., ap.zeros(0, dtype=ap.bool)].shape == (2, 0)
     with pytest.raises(IndexError):
         x[ap.zeros((3, 0), dtype=ap.bool)]
+    with pytest.raises(IndexError):
+        ap.asarray(1)[ap.zeros(0, dtype=ap.bool)]
 
 
 def test_numbers_come_out_of_arrays_of_one_element() -> None:

@@ -202,6 +202,17 @@ def test_numpy_arrays_give_numpy_arrays() -> None:
     assert type(xp.asarray(x)) is torch.Tensor
 
 
+def test_numpy_arrays_are_compiled_as_well(fresh: None) -> None:
+    def program(x: Any) -> Any:
+        return xp.sum((x - xp.mean(x, axis=0)) / xp.std(x, axis=0) + xp.remainder(x, 2), axis=-1)
+
+    x = np.random.default_rng(0).standard_normal((5, 3))
+    report = tatara.explain(program)(x)
+    assert len(report.graphs) == 1 and not report.breaks
+    np.testing.assert_allclose(tatara.compile(program)(x), program(x), rtol=1e-12)
+    torch.testing.assert_close(torch.from_numpy(program(x)), program(torch.from_numpy(x)))
+
+
 def test_asarray_shares_memory_where_it_may() -> None:
     x = torch.ones(3, requires_grad=True)
     assert xp.asarray(x) is x

@@ -182,7 +182,9 @@ def _is_empty_mask(part: Any) -> builtins.bool:
 
 def _fitted(mask: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     # A mask without elements may lack those of the array too.
-    if builtins.all(one in (0, other) for one, other in zip(mask.shape, shape, strict=False)):
+    if mask.ndim == len(shape) and builtins.all(
+        one in (0, other) for one, other in zip(mask.shape, shape, strict=True)
+    ):
         return torch.zeros(shape, dtype=torch.bool, device=mask.device)
     return mask
 

@@ -7,19 +7,25 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
+
+import torch
 
 from tatara.array_api import _names
 from tatara.array_api._torch import creation, inspection, types
 
-numpy: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None  # torch does without it
+# torch does without NumPy.
+HAS_NUMPY = importlib.util.find_spec("numpy") is not None
+numpy: Any = importlib.import_module("numpy") if HAS_NUMPY else None
+of_arrays: Any = importlib.import_module("tatara.array_api.numpy") if HAS_NUMPY else None
 
-Function = Callable[..., Any]
+
+Function: TypeAlias = Callable[..., Any]
 
 
 def by_kind(function: Function, space: str) -> Function:
     """A function of tensors that hands NumPy arrays on to the NumPy namespace."""
-    if numpy is None:
+    if not HAS_NUMPY:
         return function
     array = numpy.ndarray
 
@@ -34,21 +40,16 @@ def by_kind(function: Function, space: str) -> Function:
 
 
 def _of_arrays(space: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    found = importlib.import_module("tatara.array_api.numpy")
-    own = getattr(getattr(found, space) if space else found, name)
+    own = getattr(getattr(of_arrays, space) if space else of_arrays, name)
     return own(*[_as_numpys(each) for each in args], **{key: _as_numpys(each) for key, each in options.items()})
-
-
-_NUMPY_TYPES = {dtype: name for name, dtype in types.NAMES.items()}
 
 
 def _as_numpys(value: Any) -> Any:
     """Data types of this namespace are NumPy's there."""
-    try:
-        name = _NUMPY_TYPES.get(value)
-    except TypeError:  # cannot be hashed: an array
-        return value
-    return value if name is None else numpy.dtype(name)
+    return getattr(of_arrays, _NAMES[value]) if isinstance(value, torch.dtype) and value in _NAMES else value
+
+
+_NAMES = {dtype: name for name, dtype in types.NAMES.items()}
 
 
 def _functions(module: str, names: tuple[str, ...], space: str) -> dict[str, Function]:

@@ -108,8 +108,10 @@ def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: torch.dtype | None = None, device: Device = None
 ) -> torch.Tensor:
     """Ones on the k-th diagonal."""
-    rows = torch.arange(n_rows, device=device).unsqueeze(1) + k
     columns = torch.arange(n_rows if n_cols is None else n_cols, device=device)
+    # Diagonals outside of the matrix are all alike; their numbers need not fit int64.
+    shift = max(-n_rows, min(k, columns.shape[0]))
+    rows = torch.arange(n_rows, device=device).unsqueeze(1) + shift
     return (rows == columns).to(torch.get_default_dtype() if dtype is None else dtype)
 
 
