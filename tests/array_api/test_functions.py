@@ -96,6 +96,22 @@ def test_a_compiled_function_gives_what_the_eager_one_gives(row: Row, fresh: Non
             assert_same_numbers(ours, theirs, signs=row.name not in SIGNS_OPEN)
 
 
+@pytest.mark.parametrize("row", rows.ONE_GRAPH, ids=lambda row: row.title)
+def test_results_are_on_the_device_of_the_operands(row: Row) -> None:
+    def moved(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.to("meta")
+        return type(value)([moved(each) for each in value]) if type(value) in (tuple, list) else value
+
+    # A device of its own: whatever a function makes elsewhere is an error.
+    creates = row.name in _names.CREATION + ("fftfreq", "rfftfreq") and not any(isinstance(each, rows.Of) for each in row.args)
+    row = row._replace(options={**row.options, "device": "meta"}) if creates else row
+    expected = called(row, row.function(xp), lambda value: "cpu" if value == "meta" else value)
+    result = called(row, row.function(xp), moved)
+    for one, other in zip(parts(result), parts(expected), strict=True):
+        assert (one.device.type, one.dtype, one.shape) == ("meta", other.dtype, other.shape)
+
+
 def test_the_rows_have_every_function() -> None:
     named = {row.name for row in rows.ALL if not row.extension}
     wanted = {
