@@ -104,7 +104,9 @@ def test_results_are_on_the_device_of_the_operands(row: Row) -> None:
         return type(value)([moved(each) for each in value]) if type(value) in (tuple, list) else value
 
     # A device of its own: whatever a function makes elsewhere is an error.
-    creates = row.name in _names.CREATION + ("fftfreq", "rfftfreq") and not any(isinstance(each, rows.Of) for each in row.args)
+    creates = row.name in _names.CREATION + ("fftfreq", "rfftfreq") and not any(
+        isinstance(each, rows.Of) for each in row.args
+    )
     row = row._replace(options={**row.options, "device": "meta"}) if creates else row
     expected = called(row, row.function(xp), lambda value: "cpu" if value == "meta" else value)
     result = called(row, row.function(xp), moved)
