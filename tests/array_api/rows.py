@@ -215,7 +215,7 @@ SIZED_BY_VALUES = [
 
 CREATION = [
     *_of("arange", 5), *_of("arange", 1, 9, 2), *_of("arange", 5, 0), *_of("arange", 5, 0, -2), *_of("arange", 0.0, 1.0, 0.25), *_of("arange", 4, dtype=xp.uint16),
-    *_of("linspace", 0, 1, 5), *_of("linspace", 0, 1, 5, endpoint=False), *_of("linspace", 0, 10, 6, dtype=xp.int64), *_of("linspace", 1j, 2, 3),
+    *_of("linspace", 0, 1, 5), *_of("linspace", 0, 1, 5, endpoint=False), *_of("linspace", 0, 10, 6, dtype=xp.int64), *_of("linspace", 1j, 2, 3), *_of("linspace", 2, 5, 1), *_of("linspace", 2, 5, 0), *_of("linspace", -1.5, 2, 7, dtype=xp.complex64),
     *_of("eye", 3), *_of("eye", 3, 4, k=1), *_of("eye", 3, 4, k=-1, dtype=xp.complex64), *_of("eye", 3, k=-(2**65)), *_of("zeros ones", (2, 3)), *_of("zeros ones", 2, dtype=xp.uint16),
     *_of("full", (2, 3), 7), *_of("full", (2,), 2.5), *_of("full", 2, True), *_of("full", (2,), 2**64 - 1, dtype=xp.uint64),
     *_of("zeros_like ones_like", "f"), *_of("zeros_like ones_like", "u16", dtype=xp.int8), *_of("full_like", "i", 3), *_of("full_like", "u64", 2**63),

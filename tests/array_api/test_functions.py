@@ -231,6 +231,20 @@ def test_numpy_arrays_are_compiled_as_well(fresh: None) -> None:
     torch.testing.assert_close(torch.from_numpy(program(x)), program(torch.from_numpy(x)))
 
 
+def test_compiled_linspace_has_the_bits_of_the_eager_one_with_and_without_its_end(fresh: None) -> None:
+    compiled = tatara.compile(xp.linspace)
+    for start, stop, num in (
+        (0.1, 0.7, 335),
+        (195560095088640.0, -5.197410791849984e16, 335),
+        (-3.0, 1e-3, 50),
+        (0.1, 0.7, 335),
+    ):
+        whole = xp.linspace(start, stop, num + 1)
+        assert whole[0] == torch.tensor(start) and whole[-1] == torch.tensor(stop)
+        assert torch.equal(compiled(start, stop, num + 1), whole)
+        assert torch.equal(compiled(start, stop, num, endpoint=False), whole[:-1])
+
+
 def test_asarray_shares_memory_where_it_may() -> None:
     x = torch.ones(3, requires_grad=True)
     assert xp.asarray(x) is x

@@ -99,9 +99,14 @@ def linspace(
         if any(isinstance(each, complex) for each in (start, stop)):
             dtype = types.complex_of(dtype)
     own = dtype if types.is_floating(dtype) else torch.float64
-    if endpoint:
-        return as_type(torch.linspace(start, stop, num, dtype=own, device=device), dtype)
-    return as_type(torch.linspace(start, stop, num + 1, dtype=own, device=device)[:num], dtype)
+    steps = num - 1 if endpoint else num
+    if steps <= 0:
+        return torch.full((num,), start, dtype=own, device=device).to(dtype)
+    # From either end, so that both are exact. Written out: the last bits of torch's own depend on the processor's vectors.
+    step = (stop - start) / steps
+    double = types.component(own) is torch.float64
+    place = torch.arange(num, dtype=torch.float64 if double else torch.float32, device=device)
+    return torch.where(2 * place < steps, start + place * step, stop - (steps - place) * step).to(dtype)
 
 
 def eye(
