@@ -46,6 +46,9 @@ class ProductEmitter {
     product.row = at[batch];
     product.rows = sizes[batch];
     nest_.fused(node_);
+    s_.note(s_.name_of(value_),
+            str_cat(parts == 1 ? "a product of halves" : "six products of bfloat16 parts, added as float32",
+                    ", in tiles of ", product.left.extent, " x ", product.right.extent));
     nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
       return read(v, indices, mask);
     };

@@ -24,6 +24,7 @@ constexpr std::array<Tile, 3> kTiles = {{{128, 128, 1.05e12}, {128, 96, 0.95e12}
 constexpr double kTileSeconds = 2.5e-6;  // of a tile's begin and end, in which nothing is multiplied
 constexpr double kLaunchSeconds = 3e-6;  // of the kernel that makes the parts
 constexpr double kPartBytes = 10;        // read and written for each element of an operand
+constexpr double kMostParts = 2e9;       // bytes of scratch memory for the parts of a product
 constexpr double kBandwidth = 3e12;      // bytes a second
 constexpr double kHostRate = 46e12;      // of the host's kernels, all of the GPU
 constexpr double kHostSeconds = 4e-6;
@@ -73,6 +74,8 @@ std::optional<Tile> tile_for(const Graph& g, const Node& node, int processors) {
   const Shape shape{batch == 0 ? 1 : known(out.sizes[0]), known(out.sizes[batch]), known(out.sizes[batch + 1]),
                     known(g.type(operand->value).sizes[batch + 1])};
   if (shape.batch * shape.rows * shape.columns * shape.inner == 0) return std::nullopt;
+  const double bytes = shape.batch * (shape.rows + shape.columns) * shape.inner * 2 * loops::Product::kParts;
+  if (bytes > kMostParts) return std::nullopt;
   return choose_tile(shape, processors);
 }
 

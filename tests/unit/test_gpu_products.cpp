@@ -2,6 +2,7 @@
 // assembler says of the code.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -61,6 +62,9 @@ TEST(GpuProducts, WhatFollowsElementByElementIsPartOfTheKernel) {
   const ValueId y = gelu_of_layer(p, 4096, 1024, 4096);
   const Schedule s = schedule_products(p, {p.b.binary("add", y, p.input({4096, 4096}))});
   EXPECT_EQ(host_calls(s), 0u);
+  EXPECT_TRUE(std::any_of(s.notes.begin(), s.notes.end(), [](const ScheduleNote& note) {
+    return note.text == "six products of bfloat16 parts, added as float32, in tiles of 128 x 128";
+  }));
   EXPECT_EQ(s.plan.kernels.size(), 2u);  // parts of both operands in one launch, and the product with all that follows
   const loops::Kernel* kernel = product_kernel(s);
   EXPECT_TRUE(kernel != nullptr);
@@ -90,6 +94,7 @@ TEST(GpuProducts, TheHostKeepsWhatItDoesFaster) {
   EXPECT_TRUE(ours(8192, 8192, 8192, DType::kFloat32));
   EXPECT_TRUE(ours(512, 4096, 4096, DType::kFloat32));
   EXPECT_FALSE(ours(4, 4096, 4096, DType::kFloat32));
+  EXPECT_FALSE(ours(65536, 8192, 65536, DType::kFloat32));  // its parts would take gigabytes
   EXPECT_FALSE(ours(128, 128, 128, DType::kFloat32));
   EXPECT_FALSE(ours(8192, 16, 8192, DType::kFloat32));
   EXPECT_FALSE(ours(8192, 8192, 8192, DType::kFloat16));
