@@ -308,6 +308,9 @@ void TapeConverter::convert(const TapeNode& node) {
   if (number_operation(node) != nullptr) return numbers_.convert(node);
   if (region_mark(node) != nullptr) return regions_.convert(node);
   if (function_end(node) != nullptr) return functions_.convert(node, [this](const TapeNode& each) { convert(each); });
+  if (changes_saved(*c_.tape, node, view_.training)) {
+    throw Unsupported(node.name + " through .data, of what gradients may read later");
+  }
   const bool uncounted =
       (node.statistics && any_operator(node, &OpTraits::uncounted_statistics)) || writes_uncounted(*c_.tape, node);
   const bool dropout = node.mutates && any_operator(node, &OpTraits::may_write_nothing);

@@ -478,7 +478,13 @@ bool can_split(const Tape& tape) {
   // What eager would refuse to differentiate, the parts might.
   const bool spoiled = std::any_of(tape.slots().begin(), tape.slots().end(),
                                    [](const TapeSlot& slot) { return static_cast<bool>(slot.spoiled); });
-  return !spoiled && !tape.has_custom_backwards() && !tape.has_hooks() && !is_numpy_tape(tape);
+  if (spoiled || tape.has_custom_backwards() || tape.has_hooks() || is_numpy_tape(tape)) return false;
+  // Eager's gradients read what was written later, those of parts what they were made of.
+  bool open = is_training_tape(tape);  // histories that no pass has used yet
+  return std::none_of(tape.nodes().begin(), tape.nodes().end(), [&](const TapeNode& node) {
+    open = open && engine_pass(node) == nullptr;
+    return changes_saved(tape, node, open);
+  });
 }
 
 bool attach_split(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace) {

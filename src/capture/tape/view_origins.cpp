@@ -1,5 +1,8 @@
 #include "capture/tape/view_origins.h"
 
+#include <algorithm>
+
+#include "capture/tape/node_kinds.h"
 #include "capture/tape/transaction.h"
 
 namespace tatara::capture {
@@ -36,6 +39,37 @@ bool writes_uncounted(const Tape& tape, const TapeNode& node) {
     for_each_slot(argument, [&](int slot) { found = found || view_origin(tape, slot).uncounted; });
   }
   return found;
+}
+
+bool changes_saved(const Tape& tape, const TapeNode& node, bool later) {
+  if (!writes_uncounted(tape, node)) return false;
+  const TapeNode* const end = tape.nodes().data() + tape.nodes().size();
+  for (const TapeNode* at = &node; at != end && !later; ++at) later = gradient_pass(*at) != nullptr;
+  if (!later) return false;
+  const auto base_of = [&](int slot) {
+    const int base = view_origin(tape, slot).base;
+    return base >= 0 ? base : slot;
+  };
+  std::vector<int> written;
+  for (PyObject* argument : written_arguments(node)) {
+    for_each_slot(argument, [&](int slot) { written.push_back(base_of(slot)); });
+  }
+  std::vector<bool> history;  // per slot: whether gradients flow through it
+  for (const TapeSlot& slot : tape.slots()) history.push_back(slot.input && slot.requires_grad);
+  for (const TapeNode* at = tape.nodes().data(); at != &node; ++at) {
+    bool flows = is_leaf_mark(*at), found = false;
+    const auto look = [&](int slot) {
+      flows = flows || history[static_cast<size_t>(slot)];
+      found = found || std::find(written.begin(), written.end(), base_of(slot)) != written.end();
+    };
+    for_each_slot(at->args.get(), look);
+    if (at->kwargs) for_each_slot(at->kwargs.get(), look);
+    for (const int slot : at->outputs) look(slot);
+    if (!flows || !at->grad || detaches(*at)) continue;
+    if (found && !may_be_view(tape, *at)) return true;
+    for (const int slot : at->outputs) history[static_cast<size_t>(slot)] = true;
+  }
+  return false;
 }
 
 bool changes_older(const Tape& tape, size_t n, size_t first) {

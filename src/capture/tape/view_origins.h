@@ -26,6 +26,9 @@ ViewOrigin view_origin(const Tape& tape, int slot);
 Ref apart_as(const ViewOrigin& origin, PyObject* tensor);
 /// Whether the node writes through `.data`.
 bool writes_uncounted(const Tape& tape, const TapeNode& node);
+/// Whether the node writes through `.data` to what an operator before it, recorded with gradients on, had as an operand or gave: where a
+/// pass is to come (`later`, or on the tape), it reads the new values in eager.
+bool changes_saved(const Tape& tape, const TapeNode& node, bool later);
 /// Whether the node `n` changes a tensor that was there before the node `first`, as far as is known.
 bool changes_older(const Tape& tape, size_t n, size_t first);
 

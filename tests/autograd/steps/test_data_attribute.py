@@ -125,3 +125,48 @@ def test_gradients_see_what_was_written_as_in_eager(step: Callable[..., Any]) ->
         model = Model()
         runs.append([function(model, torch.linspace(-1, 1, 3).expand(4, 3) * (i + 1)) for i in range(4)])
     same(runs[1], runs[0])
+
+
+def operand(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    y = w * x
+    x.data.mul_(3)
+    return y.sum()
+
+
+def part_of_an_operand(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    y = torch.sin(w) * x.view(-1)
+    x.view(-1).data[1:].add_(1)
+    return y.sum() + (w * x).sum()
+
+
+def result_of_an_operator(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    y = torch.exp(w)
+    y.data.mul_(2)
+    return (y * x).sum()
+
+
+def parameter(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    y = w.square() * x
+    w.data.neg_()
+    return y.sum()
+
+
+def nothing_saved(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    count = x.data.sum()
+    x.data.add_(count)
+    return (w * x).sum()
+
+
+@pytest.mark.parametrize("program", [operand, part_of_an_operand, result_of_an_operator, parameter, nothing_saved])
+def test_a_pass_afterwards_reads_what_was_written(program: Callable[..., Any]) -> None:
+    runs = []
+    for function in (program, tatara.compile(program)):
+        w = nn.Parameter(torch.linspace(0.5, 1.5, 3))
+        rows = []
+        for i in range(3):
+            x = torch.linspace(-1, 1, 3) * (i + 1)
+            loss = function(w, x)
+            loss.backward()
+            rows.append((loss.detach(), x, w.detach().clone(), w.grad.clone(), w._version, x._version))
+        runs.append(rows)
+    same(runs[1], runs[0])
