@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,15 @@ pytestmark = pytest.mark.usefixtures("fresh")
 ROWS, WIDTH = 1 << 12, 256  # of float32: 4 MB
 PAGE = 4096
 LIBRARY = ctypes.CDLL(None)
+NO_HUGE_PAGES = 41  # PR_SET_THP_DISABLE
+
+
+@pytest.fixture(autouse=True)
+def small_pages() -> Iterator[None]:
+    """NumPy asks for huge pages under large arrays, whose memory the heap may give to others later in the same process."""
+    assert LIBRARY.prctl(NO_HUGE_PAGES, 1, 0, 0, 0) == 0
+    yield
+    assert LIBRARY.prctl(NO_HUGE_PAGES, 0, 0, 0, 0) == 0
 
 
 def pages_in_memory(tensor: torch.Tensor) -> int:
