@@ -140,6 +140,13 @@ class Parser {
     return static_cast<int>(index);
   }
 
+  /// What stands before the mark, in the text of such a statement.
+  std::string_view part_of(std::string_view& text, std::string_view mark, std::string_view statement) const {
+    const auto found = take_until(text, mark);
+    if (!found) fail(str_cat("malformed ", statement));
+    return *found;
+  }
+
   // ---- the kernel ----
 
   void header() {
@@ -354,11 +361,7 @@ class Parser {
     std::string_view text = line();
     take(text, "transpose ");
     Transpose tile{};
-    const auto part = [&](std::string_view mark) {
-      const auto found = take_until(text, mark);
-      if (!found) fail("malformed transpose");
-      return expr(*found);
-    };
+    const auto part = [&](std::string_view mark) { return expr(part_of(text, mark, "transpose")); };
     tile.to = buffer(text);
     tile.to_index = part("] stride ");
     tile.to_stride = part(" = ");
@@ -374,11 +377,7 @@ class Parser {
   Stmt sort() {
     std::string_view text = line();
     Sort result;
-    const auto part = [&](std::string_view mark) {
-      const auto found = take_until(text, mark);
-      if (!found) fail("malformed sort");
-      return *found;
-    };
+    const auto part = [&](std::string_view mark) { return part_of(text, mark, "sort"); };
     const auto row = [&](std::string_view mark) {
       Sort::Row r;
       if (take(text, "none")) {
@@ -404,11 +403,7 @@ class Parser {
   Stmt product() {
     std::string_view text = line();
     Product result;
-    const auto part = [&](std::string_view mark) {
-      const auto found = take_until(text, mark);
-      if (!found) fail("malformed product");
-      return *found;
-    };
+    const auto part = [&](std::string_view mark) { return part_of(text, mark, "product"); };
     const auto side = [&](std::string_view mark) {
       Product::Side s;
       take(text, " tile ");

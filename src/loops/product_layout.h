@@ -18,12 +18,15 @@ struct ProductLayout {
   static constexpr int64_t kRegisters = 65536;        // of a multiprocessor
   static constexpr int64_t kSharedBytes = 227 << 10;  // of a multiprocessor, that blocks may have
   static constexpr int64_t kMostStages = 8;
+  static constexpr int64_t kRun = 8;  // elements of k beside each other, and rows whose runs lie beside each other
   static constexpr int64_t kLoaderRegisters = 40;
 
   static ProductLayout of(const Product& product) {
     return {product.left.extent, product.right.extent, static_cast<int64_t>(product.left.parts.size())};
   }
   int64_t groups() const { return rows / kGroupRows; }
+  /// Elements of the result that a thread has.
+  int64_t sums() const { return kGroupRows * columns / kGroup; }
   int64_t threads() const { return (groups() + 1) * kGroup; }
   /// Blocks that a multiprocessor has at once.
   int64_t resident() const { return groups() == 1 ? 2 : 1; }

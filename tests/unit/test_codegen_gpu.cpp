@@ -20,6 +20,7 @@
 #include "llvm_for_tests.h"
 #include "loops/parser.h"
 #include "programs.h"
+#include "run_command.h"
 #include "runtime/cuda/copy_list.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/jit/jit_loader.h"
@@ -424,16 +425,6 @@ TEST(CodegenGpu, MasksOfAttentionHaveContiguousRows) {
   EXPECT_EQ(dense.nodes().size(), p.graph.nodes().size() + 1);
 }
 
-/// Output and exit status of a command.
-std::pair<std::string, int> run(const std::string& command) {
-  std::string text;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return {"", -1};
-  char buffer[4096];
-  while (const size_t n = fread(buffer, 1, sizeof(buffer), pipe)) text.append(buffer, n);
-  return {text, pclose(pipe)};
-}
-
 int number_before(const std::string& text, const std::string& words) {
   const size_t at = text.find(words);
   if (at == std::string::npos) return -1;
@@ -807,7 +798,7 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
   if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
   const char* given = std::getenv("TATARA_PTXAS");
   const std::string ptxas = given != nullptr ? given : "ptxas";
-  const auto [version, missing] = run(ptxas + " --version");
+  const auto [version, missing] = run_command(ptxas + " --version");
   if (missing != 0) GTEST_SKIP() << "no ptxas";
   std::ostringstream table;
   const size_t release = version.find("release ");
@@ -833,7 +824,7 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
               << loops::print_kernel(*s.kernels[k]);
         std::ofstream(file) << ptx_of(*llvm, *s.kernels[k], chip);
         const auto [said, failed] =
-            run(ptxas + " -v -arch=" + chip + " -o " + (folder / "k.cubin").string() + " " + file.string());
+            run_command(ptxas + " -v -arch=" + chip + " -o " + (folder / "k.cubin").string() + " " + file.string());
         EXPECT_EQ(failed, 0) << c.name << " " << chip << "\n" << said;
         const Resources used{number_before(said, " registers"), number_before(said, " bytes spill stores")};
         EXPECT_EQ(used.spills, 0) << c.name << " " << chip;
@@ -844,8 +835,8 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
   }
   for (const char* chip : kChips) {
     std::ofstream(folder / "copies.ptx") << cuda::copy_list_ptx();
-    const auto [said, failed] =
-        run(ptxas + " -arch=" + chip + " -o " + (folder / "k.cubin").string() + " " + (folder / "copies.ptx").string());
+    const auto [said, failed] = run_command(ptxas + " -arch=" + chip + " -o " + (folder / "k.cubin").string() + " " +
+                                            (folder / "copies.ptx").string());
     EXPECT_EQ(failed, 0) << chip << "\n" << said;
   }
   if (kept == nullptr) std::filesystem::remove_all(folder);

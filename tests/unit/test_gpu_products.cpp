@@ -13,6 +13,7 @@
 #include "loops/parser.h"
 #include "loops/product_layout.h"
 #include "programs.h"
+#include "run_command.h"
 #include "testing.h"
 
 namespace tatara {
@@ -118,16 +119,6 @@ TEST(GpuProducts, PartsOfTransposedOperandsAreReadAcross) {
   }
 }
 
-/// Output and exit status of a command.
-std::pair<std::string, int> run(const std::string& command) {
-  std::string text;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return {"", -1};
-  char buffer[4096];
-  while (const size_t n = fread(buffer, 1, sizeof(buffer), pipe)) text.append(buffer, n);
-  return {text, pclose(pipe)};
-}
-
 struct Assembled {
   std::string ptx, log;
   bool good = false;
@@ -144,7 +135,7 @@ Assembled assemble(LlvmProvider& llvm, const loops::Kernel& kernel) {
   result.ptx = llvm.compile(emit_gpu(kernel, {90, options.cpu, options.features}, "k"), options).bytes;
   const std::string file = str_cat("/tmp/tatara-product-", getpid(), ".ptx");
   std::ofstream(file) << result.ptx;
-  const auto [log, code] = run("ptxas -arch=sm_90a -v -o /dev/null " + file);
+  const auto [log, code] = run_command("ptxas -arch=sm_90a -v -o /dev/null " + file);
   if (std::getenv("KEEP_PTX") == nullptr) remove(file.c_str());
   result.log = log;
   result.good = code == 0;
@@ -153,7 +144,7 @@ Assembled assemble(LlvmProvider& llvm, const loops::Kernel& kernel) {
 
 TEST(GpuProducts, TheAssemblerKeepsAllInRegisters) {
   LlvmProvider* llvm = llvm_for_tests();
-  if (llvm == nullptr || run("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
+  if (llvm == nullptr || run_command("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
   struct Size {
     int64_t rows, inner, columns;
   };
@@ -175,7 +166,7 @@ TEST(GpuProducts, TheAssemblerKeepsAllInRegisters) {
 
 TEST(GpuProducts, HalvesNeedNoParts) {
   LlvmProvider* llvm = llvm_for_tests();
-  if (llvm == nullptr || run("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
+  if (llvm == nullptr || run_command("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
   const loops::Kernel kernel = loops::parse_kernel(
       "kernel halves(in b0: f16[1048576], in b1: f16[1048576], out b2: f32[1048576], gpu threads 384 row 384 lanes 2 "
       "shared 196736) {\n"

@@ -10,14 +10,14 @@ using namespace loops;
 
 namespace {
 
-constexpr int kDeep = 16;           // elements of k that an instruction multiplies
-constexpr int64_t kRun = 8;         // elements of k beside each other, and rows of a group
+constexpr int kDeep = 16;  // elements of k that an instruction multiplies
+constexpr int64_t kRun = ProductLayout::kRun;
 constexpr int64_t kRunBytes = 128;  // of the rows of a group: 8 of them, 16 bytes each
 constexpr int kCascade = 8;         // blocks whose sum is added to that of those before
 constexpr const char* kShared = "@tatara_stages";
 
 /// Which parts meet, the smallest products first. Left out are those below 2^-26 of the whole.
-std::vector<std::pair<size_t, size_t>> terms_of(int64_t parts) {
+std::vector<std::pair<int64_t, int64_t>> terms_of(int64_t parts) {
   if (parts == 1) return {{0, 0}};
   return {{2, 0}, {0, 2}, {1, 1}, {1, 0}, {0, 1}, {0, 0}};
 }
@@ -26,9 +26,8 @@ std::vector<std::pair<size_t, size_t>> terms_of(int64_t parts) {
 class Ptx {
  public:
   template <typename... Parts>
-  Ptx& operator()(const Parts&... parts) {
+  void operator()(const Parts&... parts) {
     text_ += str_cat(parts..., "\\0A\\09");
-    return *this;
   }
   std::string take() { return std::move(text_); }
 
@@ -63,8 +62,8 @@ void ProductTile::compute(std::string& locals) {
                gpu_.context.kernel.name);
   ir_.declare(std::string(kShared) + " = external addrspace(3) global [0 x i8], align 128\n");
   blocks_ = scope_.index(product_.blocks);
-  std::string operands, types, constraints, results;
-  const size_t count = static_cast<size_t>(layout_.columns) / 2;
+  std::string operands, constraints, results;
+  const auto count = static_cast<size_t>(layout_.sums());
   for (size_t i = 0; i < count; ++i) {
     results += i == 0 ? "float" : ", float";
     constraints += i == 0 ? "=f" : ",=f";
@@ -115,7 +114,7 @@ std::string ProductTile::pointer(const Side& side, size_t part) const {
 // In registers: base of the stages, the barriers of the present stage (full, empty), its number and the parity of its round.
 
 std::string ProductTile::main_loop() const {
-  const size_t count = static_cast<size_t>(layout_.columns) / 2;
+  const auto count = static_cast<size_t>(layout_.sums());
   const int64_t stages = layout_.stages(), stage = layout_.stage_bytes();
   Ptx p;
   p("{");
@@ -150,7 +149,7 @@ std::string ProductTile::main_loop() const {
 
 /// One thread asks the copy engine for block after block.
 std::string ProductTile::loader() const {
-  const size_t count = static_cast<size_t>(layout_.columns) / 2;
+  const auto count = static_cast<size_t>(layout_.sums());
   const auto parts = static_cast<size_t>(layout_.parts);
   Ptx p;
   p("setmaxnreg.dec.sync.aligned.u32 ", ProductLayout::kLoaderRegisters, ";");
@@ -182,7 +181,7 @@ std::string ProductTile::loader() const {
 /// Where there are parts, the sum of a block's products starts from zero and is added in float32: the sums of the tensor cores are cut
 /// off, not rounded, which a few additions bear. Those of some blocks are summed apart, as pairwise sums are, for what rounding leaves.
 std::string ProductTile::multiplier() const {
-  const size_t count = static_cast<size_t>(layout_.columns) / 2;
+  const auto count = static_cast<size_t>(layout_.sums());
   const bool apart = layout_.parts > 1;
   const DType dtype = scope_.buffer(product_.left.parts[0]).dtype;
   const char* const type = dtype == DType::kBFloat16 ? "bf16" : "f16";
@@ -219,8 +218,8 @@ std::string ProductTile::multiplier() const {
   for (const auto& [a, b] : terms_of(layout_.parts)) {
     for (int64_t at = 0; at < Product::kStep; at += kDeep) {
       const int64_t runs = at / kRun * kRunBytes;
-      p("add.u64 dleft, left, ", (static_cast<int64_t>(a) * left + runs) >> 4, ";");
-      p("add.u64 dright, right, ", (static_cast<int64_t>(b) * right + runs) >> 4, ";");
+      p("add.u64 dleft, left, ", (a * left + runs) >> 4, ";");
+      p("add.u64 dright, right, ", (b * right + runs) >> 4, ";");
       p("wgmma.mma_async.sync.aligned.m64n", layout_.columns, "k16.f32.", type, ".", type, " {", sums,
         "}, dleft, dright, first, 1, 1, 0, 0;");
       if (!begun) p("setp.eq.u32 first, k, k;");

@@ -1,5 +1,6 @@
 // Matrix products in kernels of our own: operands in the blocks that such a kernel reads (loops::Product), and the product of these.
 // Passes for GPUs make them; no program has them.
+#include "loops/product_layout.h"
 #include "ops/core/family_util.h"
 #include "support/error.h"
 #include "symbolic/multiples.h"
@@ -10,7 +11,7 @@ namespace {
 using namespace ops;
 using Op = ScalarOp;
 
-constexpr int64_t kRun = 8;  // rows of a group, and elements of k beside each other
+constexpr int64_t kRun = loops::ProductLayout::kRun;
 constexpr double kMostBFloat16 = 3.3895313892515355e38;
 
 /// [batch..., rows, k] to [batch..., tiles, blocks, groups of rows, runs of k, 8 rows, 8 elements of k]; what goes past an end is zero.

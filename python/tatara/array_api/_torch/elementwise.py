@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
@@ -282,19 +283,21 @@ def isnan(x: torch.Tensor, /) -> torch.Tensor:
 # --- Arithmetic. Sums and products of wide unsigned integers are those of int64, which wrap to the same bits.
 
 
-def add(x1: Operand, x2: Operand, /) -> torch.Tensor:
+def _of_both(function: Callable[..., torch.Tensor], x1: Operand, x2: Operand) -> torch.Tensor:
     a, b, dtype = computable(x1, x2)
-    return as_type(torch.add(a, b), dtype)
+    return as_type(function(a, b), dtype)
+
+
+def add(x1: Operand, x2: Operand, /) -> torch.Tensor:
+    return _of_both(torch.add, x1, x2)
 
 
 def subtract(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b, dtype = computable(x1, x2)
-    return as_type(torch.sub(a, b), dtype)
+    return _of_both(torch.sub, x1, x2)
 
 
 def multiply(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b, dtype = computable(x1, x2)
-    return as_type(torch.mul(a, b), dtype)
+    return _of_both(torch.mul, x1, x2)
 
 
 def square(x: torch.Tensor, /) -> torch.Tensor:
@@ -334,26 +337,22 @@ def remainder(x1: Operand, x2: Operand, /) -> torch.Tensor:
 
 
 def pow(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b, dtype = computable(x1, x2)
-    return as_type(torch.pow(a, b), dtype)
+    return _of_both(torch.pow, x1, x2)
 
 
 # --- Bits.
 
 
 def bitwise_and(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b, dtype = computable(x1, x2)
-    return as_type(torch.bitwise_and(a, b), dtype)
+    return _of_both(torch.bitwise_and, x1, x2)
 
 
 def bitwise_or(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b, dtype = computable(x1, x2)
-    return as_type(torch.bitwise_or(a, b), dtype)
+    return _of_both(torch.bitwise_or, x1, x2)
 
 
 def bitwise_xor(x1: Operand, x2: Operand, /) -> torch.Tensor:
-    a, b, dtype = computable(x1, x2)
-    return as_type(torch.bitwise_xor(a, b), dtype)
+    return _of_both(torch.bitwise_xor, x1, x2)
 
 
 def bitwise_invert(x: torch.Tensor, /) -> torch.Tensor:
