@@ -163,6 +163,7 @@ bench-kernels-gpu: build
 
 bench-products-gpu: build
 	$(PY) bench/products_gpu.py
+	$(PY) bench/products_gpu.py --dtype float16
 
 bench-models-gpu: build
 	$(PY) bench/models_gpu.py

@@ -1,6 +1,6 @@
-"""`make bench-products-gpu`: float32 products on a GPU beside eager and torch.compile, in one run, with their errors.
+"""`make bench-products-gpu`: products on a GPU beside eager and torch.compile, in one run, with their errors.
 
-    python bench/products_gpu.py [--rounds N] [--no-rival]
+    python bench/products_gpu.py [--dtype float32|float16|bfloat16] [--rounds N] [--no-rival]
 
 Times are those of the GPU: events around replays of a CUDA graph of one call, medians of rounds in which all take turns.
 Errors are the largest ones against float64, as parts of the largest element. n: as it lies, t: transposed.
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import gelu, linear, relu
 
 import harness
 import tatara
@@ -37,28 +37,37 @@ def _layer(x: Tensor, w: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
     return gelu(linear(x, w.T, bias)) + residual
 
 
-def _operands(rows: int, inner: int, columns: int, form: str) -> tuple[Tensor, Tensor]:
+def _residual(x: Tensor, w: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
+    return relu(linear(x, w.T, bias)) + residual
+
+
+def _random(*sizes: int, dtype: torch.dtype) -> Tensor:
+    return torch.randn(*sizes, device="cuda", dtype=dtype)
+
+
+def _operands(rows: int, inner: int, columns: int, form: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     def make(m: int, n: int, way: str) -> Tensor:
-        return torch.randn(m, n, device="cuda") if way == "n" else torch.randn(n, m, device="cuda").T
+        return _random(m, n, dtype=dtype) if way == "n" else _random(n, m, dtype=dtype).T
 
     return make(rows, inner, form[0]), make(inner, columns, form[1])
 
 
-def _programs() -> Iterator[tuple[str, float, Program, tuple[Tensor, ...]]]:
+def _programs(dtype: torch.dtype) -> Iterator[tuple[str, float, Program, tuple[Tensor, ...]]]:
     def named(sizes: tuple[int, int, int], what: str) -> tuple[str, float]:
         rows, inner, columns = sizes
         return f"{rows} x {inner} x {columns} {what}", 2e-12 * rows * inner * columns
 
     for form in ("nt", "nn", "tn"):
         for sizes in SIZES + LAYERS:
-            yield *named(sizes, form), _product, _operands(*sizes, form)
+            yield *named(sizes, form), _product, _operands(*sizes, form, dtype)
     for sizes in OTHERS:
-        yield *named(sizes, "nt"), _product, _operands(*sizes, "nt")
+        yield *named(sizes, "nt"), _product, _operands(*sizes, "nt", dtype)
     for sizes in SIZES + LAYERS + OTHERS:
-        x, w = _operands(*sizes, "nt")
-        rest = (torch.randn(sizes[2], device="cuda"), torch.randn(sizes[0], sizes[2], device="cuda"))
+        x, w = _operands(*sizes, "nt", dtype)
+        rest = (_random(sizes[2], dtype=dtype), _random(sizes[0], sizes[2], dtype=dtype))
         yield *named(sizes, "bias gelu add"), _layer, (x, w, *rest)
-    x, w = torch.randn(16, 1024, 512, device="cuda"), torch.randn(16, 512, 1024, device="cuda")
+        yield *named(sizes, "bias relu add"), _residual, (x, w, *rest)
+    x, w = _random(16, 1024, 512, dtype=dtype), _random(16, 512, 1024, dtype=dtype)
     yield "16 x 1024 x 512 x 1024 batches", 2e-12 * 16 * 1024 * 512 * 1024, torch.bmm, (x, w)
 
 
@@ -88,10 +97,11 @@ def _measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
     arguments = parser.parse_args()
-    rows = (_measure(*program, arguments) for program in _programs())
+    rows = (_measure(*program, arguments) for program in _programs(getattr(torch, arguments.dtype)))
     harness.print_rows(rows, "program", COLUMNS, ["eager", "rival"])
 
 

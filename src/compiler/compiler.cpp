@@ -340,8 +340,9 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   ScheduleOptions schedule_options = options.schedule;
   schedule_options.passes = options.passes;
   choose_gpu(graph, target, schedule_options);
-  if (target.gpu && target.gpu->has_product_kernels() && exact_float32_products()) {
+  if (target.gpu && target.gpu->has_product_kernels()) {
     schedule_options.passes.product_processors = schedule_options.gpu->multiprocessors;
+    schedule_options.passes.float32_products = exact_float32_products();
   }
   if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
   // Texts of all stages are wanted: they are made anew.

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -293,15 +294,29 @@ struct Sort {
 /// loop over columns: it runs for each row of the tile, and once more for each `value` in it. Only in kernels for GPUs with the
 /// instructions of compute capability 9.0 (wgmma), directly in the parallel loops; all threads of a block do it together.
 ///
-/// An operand lies in blocks, of as many rows as the tile has and kStep elements of k, one behind the other along k. In a block come
-/// groups of 8 rows, in a group runs of 8 elements of k, and the 8 rows of a run lie beside each other. With three parts an element
+/// Operands of float32 lie in blocks, of as many rows as the tile has and kStep elements of k, one behind the other along k. In a block
+/// come groups of 8 rows, in a group runs of 8 elements of k, and the 8 rows of a run lie beside each other. With three parts an element
 /// is the sum of three bfloat16, each in a buffer of its own: of the nine products of parts those that float32 can tell count.
+/// Operands of half types are matrices as they lie in memory.
 struct Product {
+  /// Matrices [rows, inner], `batches` of them. Strides and offset in elements; one of a matrix's strides is 1, all else are multiples of
+  /// kAligned.
+  struct Matrices {
+    int64_t rows = 0, inner = 0, batches = 1;
+    int64_t row_stride = 0, inner_stride = 0, batch_stride = 0, offset = 0;
+    Expr number;               // which of them
+    bool interleaved = false;  // see TensorMap
+
+    static constexpr int64_t kAligned = 8;
+    /// Whether k goes along memory.
+    bool along() const { return inner_stride == 1; }
+  };
   struct Side {
-    std::vector<int> parts;  // buffers
-    Expr index;              // of the tile's first element in them
-    Expr first;              // row (column) of the tile
-    int64_t extent = 0;      // rows (columns) of a tile
+    std::vector<int> parts;            // buffers
+    Expr index;                        // of the tile's first element in them; not of matrices
+    Expr first;                        // row (column) of the tile
+    int64_t extent = 0;                // rows (columns) of a tile
+    std::optional<Matrices> matrices;  // then there is one part
   };
   Side left, right;
   Expr blocks;     // of an operand, along k
@@ -335,7 +350,8 @@ struct Block {
 ///
 /// With `items` a launch runs the kernel for up to so many lists of arguments, each with blocks of its own.
 ///
-/// `shared`: bytes of a block's shared memory that the launch asks for, beside what the code says.
+/// `shared`: bytes of a block's shared memory that the launch asks for, beside what the code says. `resident` above 0: a launch has at
+/// most so many blocks for each multiprocessor, which are there at once, and each goes through many iterations of the parallel space.
 struct GpuMapping {
   int threads = 0;  // of a block; 0: a kernel for CPUs
   int row = 0;
@@ -345,6 +361,7 @@ struct GpuMapping {
   int column = 1;
   bool tiles = false;
   int64_t shared = 0;
+  int resident = 0;
 };
 
 struct Kernel {

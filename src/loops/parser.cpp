@@ -187,7 +187,10 @@ class Parser {
     if (!threads || !row) fail("malformed mapping");
     // What may be missing comes after the lanes.
     const auto before_shared = take_until(text, " shared ");
-    const int64_t shared = before_shared ? integer(text) : 0;
+    const auto resident = before_shared ? take_until(text, " resident ") : std::nullopt;
+    if (before_shared && !resident) fail("no resident blocks");
+    const int64_t shared = resident ? integer(*resident) : 0;
+    const int blocks = resident ? static_cast<int>(integer(text)) : 0;
     if (before_shared) text = *before_shared;
     const auto before_items = take_until(text, " items ");
     const int64_t items = before_items ? integer(text) : 0;
@@ -203,10 +206,15 @@ class Parser {
     for (const int64_t n : numbers) {
       if (n < 0 || n > 1024) fail("a mapping out of range");
     }
-    kernel_.gpu = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]),
-                   static_cast<int>(numbers[2]), static_cast<int>(numbers[3]),
-                   static_cast<int>(numbers[4]), static_cast<int>(numbers[5]),
-                   before_tiles.has_value(),     shared};
+    kernel_.gpu = {static_cast<int>(numbers[0]),
+                   static_cast<int>(numbers[1]),
+                   static_cast<int>(numbers[2]),
+                   static_cast<int>(numbers[3]),
+                   static_cast<int>(numbers[4]),
+                   static_cast<int>(numbers[5]),
+                   before_tiles.has_value(),
+                   shared,
+                   blocks};
   }
 
   void argument(std::string_view text) {
@@ -400,6 +408,21 @@ class Parser {
     return result;
   }
 
+  int product_buffer(std::string_view name) {
+    if (!take(name, "b")) fail("no buffer");
+    const int64_t number = integer(name);
+    if (number < 0 || static_cast<size_t>(number) >= kernel_.buffers.size()) fail("no such buffer");
+    return static_cast<int>(number);
+  }
+
+  /// What stands before `mark`, which is taken too; nullopt where `end` comes first.
+  static std::optional<std::string_view> take_before(std::string_view& text, std::string_view mark,
+                                                     std::string_view end) {
+    const size_t at = text.find(mark), stop = text.find(end);
+    if (at == std::string_view::npos || at > stop) return std::nullopt;
+    return take_until(text, mark);
+  }
+
   Stmt product() {
     std::string_view text = line();
     Product result;
@@ -408,16 +431,30 @@ class Parser {
       Product::Side s;
       take(text, " tile ");
       s.extent = integer(part(" from "));
+      if (const auto first = take_before(text, " matrix [", mark)) {
+        s.first = expr(*first);
+        s.matrices.emplace();
+        Product::Matrices& m = *s.matrices;
+        m.number = expr(part("] of "));
+        s.parts.push_back(product_buffer(part(" sizes ")));
+        m.batches = integer(part(" "));
+        m.rows = integer(part(" "));
+        m.inner = integer(part(" strides "));
+        m.batch_stride = integer(part(" "));
+        m.row_stride = integer(part(" "));
+        m.inner_stride = integer(part(" offset "));
+        std::string_view offset = part(mark);
+        const auto plain = take_until(offset, " interleaved");
+        m.interleaved = plain.has_value();
+        m.offset = integer(plain ? *plain : offset);
+        return s;
+      }
       s.first = expr(part(" at ["));
       s.index = expr(part("] of "));
       std::string_view buffers = part(mark);
       while (!buffers.empty()) {
         const auto one = take_until(buffers, " ");
-        std::string_view name = one ? *one : buffers;
-        if (!take(name, "b")) fail("no buffer");
-        const int64_t number = integer(name);
-        if (number < 0 || static_cast<size_t>(number) >= kernel_.buffers.size()) fail("no such buffer");
-        s.parts.push_back(static_cast<int>(number));
+        s.parts.push_back(product_buffer(one ? *one : buffers));
         if (!one) break;
       }
       return s;

@@ -169,7 +169,7 @@ class Printer {
       if (kernel_.gpu.column > 1) out_ += str_cat(" column ", kernel_.gpu.column);
       if (kernel_.gpu.tiles) out_ += " tiles";
       if (kernel_.gpu.items > 0) out_ += str_cat(" items ", kernel_.gpu.items);
-      if (kernel_.gpu.shared > 0) out_ += str_cat(" shared ", kernel_.gpu.shared);
+      if (kernel_.gpu.shared > 0) out_ += str_cat(" shared ", kernel_.gpu.shared, " resident ", kernel_.gpu.resident);
     }
     out_ += ") {\n";
     block(kernel_.body, 1);
@@ -232,7 +232,15 @@ class Printer {
   }
   void statement(const Product& product, int depth) {
     const auto side = [&](const Product::Side& s) {
-      out_ += str_cat(" tile ", s.extent, " from ", s.first.str(), " at [", s.index.str(), "] of");
+      out_ += str_cat(" tile ", s.extent, " from ", s.first.str());
+      if (s.matrices) {
+        const Product::Matrices& m = *s.matrices;
+        out_ += str_cat(" matrix [", m.number.str(), "] of b", s.parts.at(0), " sizes ", m.batches, " ", m.rows, " ",
+                        m.inner, " strides ", m.batch_stride, " ", m.row_stride, " ", m.inner_stride, " offset ",
+                        m.offset, m.interleaved ? " interleaved" : "");
+        return;
+      }
+      out_ += str_cat(" at [", s.index.str(), "] of");
       for (const int buffer : s.parts) out_ += str_cat(" b", buffer);
     };
     out_ += str_cat("product ", typed(product.value), " blocks ", product.blocks.str(), " left");
@@ -367,12 +375,22 @@ class Verifier {
                  "parts of a product in ", kernel_.name);
     for (const Product::Side* side : {&product.left, &product.right}) {
       for (const int b : side->parts) buffer(b);
+      if (side->matrices) check_matrices(*side->matrices, parts);
     }
+    TATARA_CHECK(product.left.matrices.has_value() == product.right.matrices.has_value(), "operands of a product in ",
+                 kernel_.name);
     TATARA_CHECK(product.left.extent % 64 == 0 && product.left.extent > 0 && product.right.extent % 8 == 0 &&
                      product.right.extent > 0 && product.right.extent <= 256,
                  "tiles of a product in ", kernel_.name);
     define(product.value);
     loop(*product.each, false, in_vector);
+  }
+  void check_matrices(const Product::Matrices& m, size_t parts) {
+    const auto aligned = [](int64_t n) { return n % Product::Matrices::kAligned == 0; };
+    const int64_t other = m.along() ? m.row_stride : m.inner_stride;
+    TATARA_CHECK(parts == 1 && (m.along() || m.row_stride == 1) && other > 0 && aligned(other) &&
+                     aligned(m.batch_stride) && aligned(m.offset) && m.batches > 0 && m.rows > 0 && m.inner > 0,
+                 "an operand that the copy engine does not take in ", kernel_.name);
   }
   void loop(const For& f, bool outermost, bool in_vector) {
     TATARA_CHECK(outermost || f.kind != LoopKind::kParallel, "a parallel loop inside another in ", kernel_.name);

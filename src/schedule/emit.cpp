@@ -141,6 +141,7 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
   launch.gpu_threads = detached.kernel->gpu.threads;
   launch.gpu_shared = detached.kernel->gpu.shared;
   launch.gpu_blocks = detached.gpu_blocks;
+  launch.maps = loops::tensor_maps(*detached.kernel);
   s.out.kernels.push_back(detached.kernel);
   s.out.plan.kernels.push_back(std::move(info));
   s.out.plan.steps.emplace_back(std::move(launch));

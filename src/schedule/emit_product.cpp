@@ -6,9 +6,12 @@ namespace tatara::sched {
 
 using loops::LoopKind;
 using loops::Product;
+using loops::TensorMap;
 
 namespace {
 
+// Scalar operators for each element. Of half types the multiplications take a sixth of the time, and no function hides behind them.
+constexpr double kProductOps = 400, kHalfProductOps = 24;
 constexpr int64_t kSideBySide = 8;  // rows of tiles that are done side by side, for what they share in the cache
 
 class ProductEmitter {
@@ -25,29 +28,28 @@ class ProductEmitter {
     const std::vector<Expr>& sizes = node_.result().sizes;
     const size_t batch = sizes.size() - 2, parts = node_.operands.size() / 2;
     const std::vector<Expr> at = *index_map(s_, *group_.space, sizes, true);
-    const std::vector<Expr>& left = node_.operand(0).sizes;
-    const std::vector<Expr>& right = node_.operand(static_cast<int>(parts)).sizes;
+    const Tiles left = tiles_of(0), right = tiles_of(parts);
     NestPlan plan;
     Expr first = ctx().constant(0);  // matrix of the batch
     for (size_t d = 0; d < batch; ++d) {
       if (!sizes[d].is_const(1)) plan.outer.push_back({at[d], sizes[d], LoopKind::kParallel, at[d], Expr()});
       first = first * sizes[d] + at[d];
     }
-    const Expr tiles = s_.simplify(left[batch] * right[batch]);
+    const Expr tiles = s_.simplify(left.count * right.count);
     const Expr tile = s_.pooled_symbol(tiles, kOwnSymbol);
     plan.outer.push_back({tile, tiles, LoopKind::kParallel, tile, Expr()});
     for (const LoopSpec& loop : plan.outer) nest_.open_loop(loop.var, loop.extent, loop.kind);
     nest_.location = &node_.node().location;
-    const auto [row, column] = place_of(tile, left[batch], right[batch]);
+    const auto [row, column] = place_of(tile, left.count, right.count);
     Product product;
-    product.blocks = left[batch + 1];
+    product.blocks = left.blocks;
     product.left = side(0, first, row);
     product.right = side(parts, first, column);
     product.row = at[batch];
     product.rows = sizes[batch];
     nest_.fused(node_);
     s_.note(s_.name_of(value_),
-            str_cat(parts == 1 ? "a product of halves" : "six products of bfloat16 parts, added as float32",
+            str_cat(parts == 1 ? "a product of half types" : "six products of bfloat16 parts, added as float32",
                     ", in tiles of ", product.left.extent, " x ", product.right.extent));
     nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
       return read(v, indices, mask);
@@ -57,7 +59,7 @@ class ProductEmitter {
     members();
     nest_.close_product(std::move(product));
     for (size_t i = 0; i < plan.outer.size(); ++i) nest_.close_loop({});
-    Expr work = ctx().constant(2 * Product::kStep) * left[batch + 1];
+    Expr work = ctx().constant(2 * (parts == 1 ? TensorMap::kBox : Product::kStep)) * left.blocks;
     for (const Expr size : sizes) work = work * size;
     finish_kernel(s_, nest_, std::move(kernel_), plan, s_.simplify(work));
   }
@@ -78,13 +80,52 @@ class ProductEmitter {
     return {s_.simplify(above + ctx().mod(inside, height)), s_.simplify(ctx().floordiv(inside, height))};
   }
 
+  /// Tiles of a matrix of an operand, and their blocks.
+  struct Tiles {
+    Expr count, blocks;
+  };
+  Tiles tiles_of(size_t from) {
+    const std::vector<Expr>& sizes = node_.operand(static_cast<int>(from)).sizes;
+    if (node_.operands.size() > 2) return {sizes[sizes.size() - 6], sizes[sizes.size() - 5]};
+    const Expr tile = ctx().constant(extent_of(from));
+    return {s_.simplify(ctx().ceildiv(sizes[sizes.size() - 2], tile)),
+            s_.simplify(ctx().ceildiv(sizes.back(), ctx().constant(TensorMap::kBox)))};
+  }
+  int64_t extent_of(size_t from) const {
+    return std::get<int64_t>(std::get<Scalar>(node_.node().args[from == 0 ? 3 : 4]));
+  }
+
+  /// Whether 32 columns never reach past an end, and those of the next matrix lie behind those of one.
+  static bool can_interleave(const Product::Matrices& m) {
+    return m.along() && m.rows % TensorMap::kInterleaved == 0 &&
+           (m.batches == 1 || m.batch_stride == m.rows * m.row_stride);
+  }
+
+  /// The operand as it lies in memory: matrix `first`, tile `tile`.
+  Product::Side matrix_side(size_t from, Expr first, Expr tile) {
+    const ValueId v = node_.operands[from];
+    const std::optional<Product::Matrices> matrices = product_matrices(s_, v);
+    if (!matrices) throw Unsupported("an operand of a product lies otherwise than it did: " + s_.name_of(v));
+    Product::Side side;
+    side.extent = extent_of(from);
+    side.first = s_.simplify(tile * ctx().constant(side.extent));
+    side.matrices = *matrices;
+    side.matrices->number = matrices->batches == 1 ? ctx().constant(0) : first;
+    side.matrices->interleaved = from > 0 && can_interleave(*matrices) && side.extent % TensorMap::kInterleaved == 0;
+    const ValueInfo& base = s_.values[static_cast<size_t>(base_of(s_, v))];
+    TATARA_CHECK(base.storage.has_value(), s_.name_of(v), " has no memory");
+    side.parts.push_back(nest_.buffer_arg(base.storage->buffer, false));
+    return side;
+  }
+
   /// The operand whose parts begin at `from`: matrix `first`, tile `tile`.
   Product::Side side(size_t from, Expr first, Expr tile) {
     const size_t parts = node_.operands.size() / 2;
+    if (parts == 1) return matrix_side(from, first, tile);
     const std::vector<Expr>& sizes = node_.operand(static_cast<int>(from)).sizes;
     const size_t batch = sizes.size() - 6;
     Product::Side side;
-    side.extent = sizes[batch + 2].const_value() * sizes[batch + 4].const_value();
+    side.extent = extent_of(from);
     const Expr block = ctx().constant(side.extent * Product::kStep);
     side.index = s_.simplify((first * sizes[batch] + tile) * sizes[batch + 1] * block);
     side.first = s_.simplify(tile * ctx().constant(side.extent));
@@ -127,6 +168,36 @@ class ProductEmitter {
 };
 
 }  // namespace
+
+std::optional<Product::Matrices> product_matrices(State& s, ValueId v) {
+  const TensorType& type = s.graph.type(v);
+  const std::optional<ViewOf> view = affine_view(s, v);
+  const size_t batch = type.sizes.size() - 2;
+  if (!view || batch > 1 || s.graph.type(view->base).dtype != type.dtype) return std::nullopt;
+  const auto known = [](Expr e) { return e.is_const() ? e.const_value() : -1; };
+  Product::Matrices m;
+  m.rows = known(type.sizes[batch]);
+  m.inner = known(type.sizes[batch + 1]);
+  m.row_stride = known(view->strides[batch]);
+  m.inner_stride = known(view->strides[batch + 1]);
+  m.offset = known(view->offset);
+  if (batch == 1 && !type.sizes[0].is_const(1)) {
+    m.batches = known(type.sizes[0]);
+    m.batch_stride = known(view->strides[0]);
+    if (m.batch_stride == 0) m.batches = 1;  // the same one each time
+  }
+  const auto length = [](int64_t n) { return n > 0 && n <= TensorMap::kLongest; };
+  const auto aligned = [](int64_t n) { return n >= 0 && n % Product::Matrices::kAligned == 0; };
+  const int64_t far = m.along() ? m.row_stride : m.inner_stride;
+  const bool taken = (m.along() || m.row_stride == 1) && far > 0 && aligned(far) && aligned(m.batch_stride) &&
+                     aligned(m.offset) && length(m.rows) && length(m.inner) && length(m.batches);
+  return taken ? std::optional(m) : std::nullopt;
+}
+
+bool product_takes(State& s, const Unit& unit, const Member& member, double ops) {
+  if (s.nodes[static_cast<size_t>(unit.node)]->operands.size() > 2) return ops <= kProductOps;
+  return ops <= kHalfProductOps && s.values[static_cast<size_t>(member.value)].functions == 0;
+}
 
 void emit_product(State& s, int unit) {
   if (!s.units[static_cast<size_t>(unit)].group.members.empty()) ProductEmitter(s, unit).run();

@@ -80,7 +80,7 @@ class Detacher {
         }
       } else if (auto* product = std::get_if<loops::Product>(&stmt)) {
         for (loops::Product::Side* side : {&product->left, &product->right}) {
-          use(side->index);
+          use(side->matrices ? side->matrices->number : side->index);
           use(side->first);
         }
         use(product->blocks);

@@ -14,8 +14,6 @@ namespace tatara::sched {
 
 namespace {
 
-constexpr double kProductOps =
-    400;  // scalar operators for each element of a product, in whose kernel they are written out
 constexpr size_t kNeighbours = 6;     // groups looked at for sharing loads
 constexpr int64_t kBigRow = 1 << 15;  // elements of a row that a GPU's block should not do alone
 constexpr size_t kMaxMembers = 48;
@@ -329,7 +327,7 @@ class Former {
       for (Member& m : split) try_member(s_, *refined, split, id, m).give_to(m);
     }
     if (unit.kind == Unit::Kind::kProduct) {
-      if (trial.ops > kProductOps) throw CannotFuse{"too much to do for each element of a product"};
+      if (!product_takes(s_, unit, member, trial.ops)) throw CannotFuse{"too much to do for each element of a product"};
     } else if (s_.options.gpu) {
       check_parallelism(*refined, split.empty() ? unit.group.members : split, member);
     } else {

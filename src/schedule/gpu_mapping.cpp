@@ -257,6 +257,7 @@ GpuMapping product_mapping(const Product& product) {
   mapping.threads = mapping.row = static_cast<int>(layout.threads());
   mapping.lanes = 2;
   mapping.shared = layout.shared_bytes();
+  mapping.resident = static_cast<int>(layout.resident());
   return mapping;
 }
 
@@ -410,6 +411,9 @@ GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) 
 Expr gpu_blocks(State& s, const GpuMapping& mapping, Expr parallel_iterations, Expr vector_extent) {
   ExprContext& ctx = s.ctx;
   if (mapping.tiles) return parallel_iterations;
+  if (mapping.resident > 0) {
+    return s.simplify(ctx.min(parallel_iterations, ctx.constant(mapping.resident * s.options.gpu->multiprocessors)));
+  }
   if (mapping.row > 0) {
     return s.simplify(ctx.ceildiv(parallel_iterations, ctx.constant(mapping.threads / mapping.row)));
   }

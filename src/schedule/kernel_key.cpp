@@ -1,6 +1,7 @@
 // What tells kernels of one schedule apart, before they get contexts of their own.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <variant>
@@ -32,6 +33,11 @@ class KeyWriter {
   void put(const std::vector<T>& list) {
     put(list.size());
     for (const T& item : list) put(item);
+  }
+  template <typename T>
+  void put(const std::optional<T>& part) {
+    put(part.has_value());
+    if (part) put(*part);
   }
   template <typename T>
   void put(const std::unique_ptr<T>& part) {
@@ -91,9 +97,13 @@ class KeyWriter {
     const auto& [from, values, places, extent, count, descending] = sort;
     all(from, values, places, extent, count, descending);
   }
+  void put(const loops::Product::Matrices& m) {
+    const auto& [rows, inner, batches, row_stride, inner_stride, batch_stride, offset, number, interleaved] = m;
+    all(rows, inner, batches, row_stride, inner_stride, batch_stride, offset, number, interleaved);
+  }
   void put(const loops::Product::Side& side) {
-    const auto& [parts, index, first, extent] = side;
-    all(parts, index, first, extent);
+    const auto& [parts, index, first, extent, matrices] = side;
+    all(parts, index, first, extent, matrices);
   }
   void put(const loops::Product& product) {
     const auto& [left, right, blocks, row, rows, value, each] = product;
@@ -104,8 +114,8 @@ class KeyWriter {
     all(name, dtype, kind, numel);
   }
   void put(const loops::GpuMapping& mapping) {
-    const auto& [threads, row, lanes, passes, items, column, tiles, shared] = mapping;
-    all(threads, row, lanes, passes, items, column, tiles, shared);
+    const auto& [threads, row, lanes, passes, items, column, tiles, shared, resident] = mapping;
+    all(threads, row, lanes, passes, items, column, tiles, shared, resident);
   }
   void put(const loops::Kernel& kernel) {
     const auto& [name, ctx, buffers, sizes, scalar_args, scalar_arg_ids, body, scalar_types, gpu, strict_float] =

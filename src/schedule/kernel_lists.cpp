@@ -157,7 +157,7 @@ class ListMaker {
 
   /// Puts the launch into the latest list of its kind: at that one's place, or that one at this place.
   bool join(size_t i) {
-    if (open_[forms_[i]] == SIZE_MAX) return false;
+    if (open_[forms_[i]] == SIZE_MAX || !launch_of(i).maps.empty()) return false;
     Slot& slot = slots_[open_[forms_[i]]];
     if (slot.steps.size() >= static_cast<size_t>(ListTable::most_items(words_of(i))) || conflicts(slot, i))
       return false;
@@ -368,7 +368,7 @@ class ListMaker {
       append(list.buffers, launch.buffers);
       append(list.sizes, launch.sizes);
       if (has_parallel_loops(kernel)) list.sizes.push_back(launch.parallel_iterations);
-      Expr blocks = launch.gpu_blocks;
+      Expr blocks = kernel.gpu.resident > 0 ? launch.parallel_iterations : launch.gpu_blocks;
       if (!same) {
         const Expr extent = s_.ctx.import(free_loop(kernel_of(launch))->extent);
         list.sizes.push_back(factor == 1 ? extent : s_.ctx.constant(extent.const_value() / factor));

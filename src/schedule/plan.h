@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "loops/tensor_map.h"
 #include "symbolic/expr.h"
 
 namespace tatara {
@@ -64,7 +65,8 @@ struct KernelLaunch {
   /// Of a launch for a list of items (loops/list_table.h): blocks of each item. Buffers and sizes are then those of the
   /// first item, of the second one, and so on.
   std::vector<Expr> item_blocks;
-  int list_items = 0;  // that the kernel's table has room for
+  int list_items = 0;                  // that the kernel's table has room for
+  std::vector<loops::TensorMap> maps;  // that the kernel gets behind all else
 };
 
 /// An operator run by the host. Arguments are the node's, with tensors replaced by BufferRefs.

@@ -341,6 +341,7 @@ class Verifier {
     require(launch.buffers.size() == args.size() * items && launch.sizes.size() == sizes * items,
             "a launch with other operands than its kernel's");
     require(launch.buffer_offsets.empty(), "a launch with offsets");
+    require(launch.maps == loops::tensor_maps(kernel), "a launch with other matrices than its kernel's");
     for (size_t item = 0; item < items; ++item) {
       const std::span<const Expr> given(launch.sizes.data() + item * sizes, kernel.sizes.size());
       for (size_t i = 0; i < args.size(); ++i)

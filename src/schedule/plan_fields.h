@@ -180,9 +180,22 @@ void fields(Io& io, SourceLocation& location) {
 }
 
 template <typename Io>
+void fields(Io& io, loops::TensorMap& map) {
+  auto& [buffer, offset, dims] = map;
+  io.number(buffer);
+  io.number(offset);
+  list(io, dims, [&](loops::TensorMap::Dim& dim) {
+    auto& [size, stride, box] = dim;
+    io.number(size);
+    io.number(stride);
+    io.number(box);
+  });
+}
+
+template <typename Io>
 void fields(Io& io, KernelLaunch& launch) {
   auto& [kernel, buffers, sizes, buffer_offsets, parallel_iterations, work, clears, gpu_threads, gpu_shared, gpu_blocks,
-         item_blocks, list_items] = launch;
+         item_blocks, list_items, maps] = launch;
   io.index(kernel, Of::kKernels, false);
   list(io, buffers, [&](BufferId& id) { io.index(id, Of::kBuffers, false); });
   exprs(io, sizes);
@@ -195,6 +208,7 @@ void fields(Io& io, KernelLaunch& launch) {
   io.expr(gpu_blocks);
   exprs(io, item_blocks);
   io.number(list_items);
+  list(io, maps, [&](loops::TensorMap& map) { fields(io, map); });
 }
 
 template <typename Io>

@@ -404,7 +404,10 @@ void choose_roots(State& s) {
         for (const ValueId v : node->node().outputs) make_root(s, v, s.uses[static_cast<size_t>(v)] > 0);
         break;
       case Kind::kProduct:
-        for (const ValueId v : node->operands) realise(s, v, wanted);
+        for (const ValueId v : node->operands) {
+          realise(s, v, wanted);
+          if (node->operands.size() == 2 && !product_matrices(s, v)) make_root(s, v, true);
+        }
         make_root(s, node->node().outputs[0], false);
         break;
       case Kind::kHost:

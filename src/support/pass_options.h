@@ -11,13 +11,14 @@ namespace tatara {
 struct PassOptions {
   std::string disabled;  ///< the option `disable`
   bool verify = false;
-  /// Multiprocessors of a GPU that has kernels of ours for float32 products, where the host is not told to round more; else 0.
+  /// Multiprocessors of a GPU that has kernels of ours for products; else 0.
   int product_processors = 0;
+  bool float32_products = false;  ///< with them, those of float32 too: the host is not told to round more
 
   /// Whether the pass is to be skipped. InternalError for names that are not in the table of options.
   bool skips(std::string_view pass) const { return lists_pass(disabled, pass); }
   static PassOptions resolve(const OptionOverrides& own = {}) {
-    return {option_text(Option::kDisable, own), option_bool(Option::kVerify, own), 0};
+    return {option_text(Option::kDisable, own), option_bool(Option::kVerify, own), 0, false};
   }
 };
 

@@ -1,10 +1,14 @@
-// Float32 matrix products on GPUs whose tensor cores multiply bfloat16 much faster than their other units multiply float32: each operand
-// becomes three bfloat16 parts, and of the products of parts those that float32 can tell are summed (the idea is that of Henry, Tang
-// and Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations", ARITH 2019).
+// Matrix products in kernels of our own, on GPUs with tensor cores that multiply half types. A float32 operand becomes three bfloat16
+// parts, and of the products of parts those that float32 can tell are summed (the idea is that of Henry, Tang and Heinecke, "Leveraging
+// the bfloat16 artificial intelligence datatype for higher-precision computations", ARITH 2019).
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
 
 #include "loops/product_layout.h"
 #include "ops/core/builder.h"
@@ -15,23 +19,48 @@
 namespace tatara {
 namespace {
 
-/// Tiles, and multiplications and additions a second of a multiprocessor that is full of them (measured on an H200).
-struct Tile {
+/// Tiles, and what they cost (measured on an H200). Seconds are for each round of tiles, in which all multiprocessors are full.
+struct ProductTileCost {
   int64_t rows, columns;
-  double rate;
+  double rate;     // multiplications and additions a second of a multiprocessor
+  double seconds;  // in which nothing is multiplied
+  double store;  // of a tile's stores, while other warpgroups multiply, where a thread has whole runs of columns; else
+  double store_pairs;  // only pairs
+  double follow_once,
+      follow;  // of what is done with the elements: what nothing hides, and what comes on top for each round
 };
-constexpr std::array<Tile, 3> kTiles = {{{128, 128, 1.05e12}, {128, 96, 0.95e12}, {64, 128, 0.9e12}}};
-constexpr double kTileSeconds = 2.5e-6;  // of a tile's begin and end, in which nothing is multiplied
-constexpr double kLaunchSeconds = 3e-6;  // of the kernel that makes the parts
-constexpr double kPartBytes = 10;        // read and written for each element of an operand
-constexpr double kMostParts = 2e9;       // bytes of scratch memory for the parts of a product
-constexpr double kBandwidth = 3e12;      // bytes a second
-constexpr double kHostRate = 46e12;      // of the host's kernels, all of the GPU
-constexpr double kHostSeconds = 4e-6;
-constexpr double kGain = 1.05;  // at least
 
-struct Shape {
+/// What kernels of one form cost.
+struct ProductForm {
+  int64_t parts;
+  std::span<const ProductTileCost> tiles;
+  double begin;      // seconds of a launch, ours or the host's
+  double host_rate;  // of the host's kernels, all of the GPU
+  double host_tile;  // seconds for each round of its tiles
+  double gain;       // at least
+};
+constexpr std::array<ProductTileCost, 3> kFloatTiles = {{{128, 128, 1.05e12, 2.5e-6, 0, 0, 0, 0},
+                                                         {128, 96, 0.95e12, 2.5e-6, 0, 0, 0, 0},
+                                                         {64, 128, 0.9e12, 2.5e-6, 0, 0, 0, 0}}};
+constexpr std::array<ProductTileCost, 3> kHalfTiles = {{{128, 256, 6.1e12, 1.3e-6, 0, 4.3e-6, 0, 5e-6},
+                                                        {128, 128, 5.8e12, 0, 2e-6, 6.7e-6, 4e-6, 1e-6},
+                                                        {64, 128, 4.9e12, 0, 1e-6, 5e-6, 2e-6, 2e-6}}};
+constexpr ProductForm kFloat = {loops::Product::kParts, kFloatTiles, 0, 46e12, 0, 1.05};
+constexpr ProductForm kHalf = {1, kHalfTiles, 3.5e-6, 770e12, 1e-6, 1.02};
+
+constexpr double kLaunchSeconds = 3e-6;      // of the kernel that makes the parts
+constexpr double kHostSeconds = 4e-6;        // of the host's float32 products beside the multiplications
+constexpr double kPartBytes = 10;            // read and written for each element of an operand
+constexpr double kMostParts = 2e9;           // bytes of scratch memory for the parts of a product
+constexpr double kBandwidth = 3e12;          // bytes a second
+constexpr double kFollowSeconds = 1e-6;      // of a kernel behind the host's product
+constexpr double kFollowBandwidth = 4.4e12;  // of what it reads and writes, much of it in the cache
+constexpr double kHostTile = 128 * 256;      // elements
+
+struct ProductShape {
   double batch = 1, rows = 1, columns = 1, inner = 1;
+  bool runs = false;      // a thread may have whole runs of columns
+  bool followed = false;  // by what a kernel of ours does with its elements
 };
 
 /// Place of the left operand; the right one follows. -1: no such product.
@@ -42,46 +71,146 @@ int left_of(const Node& node) {
 
 double parts_in(double n, int64_t length) { return std::max(1.0, std::ceil(n / static_cast<double>(length))); }
 
-double seconds(const Shape& s, const Tile& tile, int processors) {
-  const loops::ProductLayout layout{tile.rows, tile.columns, loops::Product::kParts};
+double seconds(const ProductShape& s, const ProductForm& form, const ProductTileCost& tile, int processors) {
+  const loops::ProductLayout layout{tile.rows, tile.columns, form.parts, form.parts == 1};
   const double tiles = s.batch * parts_in(s.rows, tile.rows) * parts_in(s.columns, tile.columns);
-  const auto resident = static_cast<double>(layout.resident());
+  const double resident = std::min(static_cast<double>(layout.resident()), std::ceil(tiles / processors));
   const double rounds = std::ceil(tiles / (resident * processors));
   const double work = 2.0 * static_cast<double>(tile.rows * tile.columns) * s.inner;
-  const double operands = s.batch * s.inner * (s.rows + s.columns);
-  return rounds * (work * resident / tile.rate + kTileSeconds) + operands * kPartBytes / kBandwidth + kLaunchSeconds;
+  const double multiply = work * resident / tile.rate + tile.seconds;
+  if (form.parts > 1) {
+    const double parts = s.batch * s.inner * (s.rows + s.columns) * kPartBytes / kBandwidth + kLaunchSeconds;
+    return rounds * multiply + parts;
+  }
+  const double store = s.runs ? tile.store : tile.store_pairs;
+  const double round = layout.turns() ? std::max(multiply, (multiply + store) / 2) : multiply + store;
+  return form.begin + rounds * round + (s.followed ? tile.follow_once + rounds * tile.follow : 0);
+}
+
+double host_seconds(const ProductShape& s, const ProductForm& form, int processors) {
+  const double work = 2 * s.batch * s.rows * s.columns * s.inner / form.host_rate;
+  if (form.parts > 1) return work + kHostSeconds;
+  const double elements = s.batch * s.rows * s.columns;
+  const double follow = s.followed ? kFollowSeconds + 4 * elements / kFollowBandwidth : 0;
+  return work + form.begin + form.host_tile * std::ceil(elements / kHostTile / processors) + follow;
 }
 
 /// The fastest tile; none where the host's kernels are faster.
-std::optional<Tile> choose_tile(const Shape& s, int processors) {
-  const auto best = std::min_element(kTiles.begin(), kTiles.end(), [&](const Tile& a, const Tile& b) {
-    return seconds(s, a, processors) < seconds(s, b, processors);
-  });
-  const double host = 2 * s.batch * s.rows * s.columns * s.inner / kHostRate + kHostSeconds;
-  if (seconds(s, *best, processors) * kGain > host) return std::nullopt;
+std::optional<ProductTileCost> choose_tile(const ProductShape& s, const ProductForm& form, int processors) {
+  const auto best =
+      std::min_element(form.tiles.begin(), form.tiles.end(), [&](const ProductTileCost& a, const ProductTileCost& b) {
+        return seconds(s, form, a, processors) < seconds(s, form, b, processors);
+      });
+  if (seconds(s, form, *best, processors) * form.gain > host_seconds(s, form, processors)) return std::nullopt;
   return *best;
 }
 
-std::optional<Tile> tile_for(const Graph& g, const Node& node, int processors) {
+/// Whether the copy engine takes the operand's memory, as far as its type tells.
+bool lies_aligned(const TensorType& type, size_t batch) {
+  const auto aligned = [](Expr e) { return e.is_const() && e.const_value() % loops::Product::Matrices::kAligned == 0; };
+  const Expr rows = type.strides[batch], columns = type.strides[batch + 1];
+  if (batch == 1 && !aligned(type.strides[0])) return false;
+  return (columns.is_const(1) && aligned(rows)) || (rows.is_const(1) && aligned(columns));
+}
+
+/// Whether no view on the way to the operand's memory begins between the places where the copy engine may.
+bool begins_aligned(const Graph& g, ValueId v) {
+  for (NodeId made = g.value(v).producer; made >= 0; made = g.value(v).producer) {
+    const Node& node = g.node(made);
+    if (node.op->kind != OpKind::kView) return true;
+    v = std::get<TensorArg>(node.args[0]).value;
+    if (node.op->name != "slice" && node.op->name != "select") continue;
+    const auto number = [&](size_t i) -> std::optional<int64_t> {
+      const auto* scalar = std::get_if<Scalar>(&node.args[i]);
+      if (scalar == nullptr) return std::nullopt;
+      if (const auto* n = std::get_if<int64_t>(scalar)) return *n;
+      const auto* e = std::get_if<Expr>(scalar);
+      return e != nullptr && e->is_const() ? std::optional(e->const_value()) : std::nullopt;
+    };
+    const std::optional<int64_t> dim = number(1), begin = number(2);
+    const TensorType& type = g.type(v);
+    if (!dim || !begin || *dim < 0 || *dim >= type.dim()) return false;
+    const Expr stride = type.strides[static_cast<size_t>(*dim)];
+    if (!stride.is_const() || *begin * stride.const_value() % loops::Product::Matrices::kAligned != 0) return false;
+  }
+  return true;
+}
+
+const ProductForm* form_for(DType dtype, const PassOptions& options) {
+  if (dtype == DType::kFloat32) return options.float32_products ? &kFloat : nullptr;
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? &kHalf : nullptr;
+}
+
+struct ProductChoice {
+  ProductTileCost tile;
+  int64_t parts;
+};
+
+std::optional<ProductChoice> choice_for(const Graph& g, const Node& node, bool followed, const PassOptions& options) {
   const int left = left_of(node);
   if (left < 0) return std::nullopt;
   const TensorType& out = g.type(node.outputs[0]);
+  const ProductForm* const form = form_for(out.dtype, options);
   const auto* operand = std::get_if<TensorArg>(&node.args[static_cast<size_t>(left)]);
-  if (operand == nullptr || out.device.kind != DeviceKind::kCuda || out.dtype != DType::kFloat32) return std::nullopt;
+  const auto* other = std::get_if<TensorArg>(&node.args[static_cast<size_t>(left) + 1]);
+  if (operand == nullptr || other == nullptr || out.device.kind != DeviceKind::kCuda || form == nullptr)
+    return std::nullopt;
   // Of another size the host's kernel might be much faster.
   const auto known = [](Expr e) { return e.is_const() ? static_cast<double>(e.const_value()) : 0; };
   const size_t batch = out.sizes.size() - 2;
-  const Shape shape{batch == 0 ? 1 : known(out.sizes[0]), known(out.sizes[batch]), known(out.sizes[batch + 1]),
-                    known(g.type(operand->value).sizes[batch + 1])};
+  const TensorType& a = g.type(operand->value);
+  const TensorType& b = g.type(other->value);
+  const bool runs = b.strides[batch].is_const(1) && known(out.sizes[batch + 1]) != 0 &&
+                    out.sizes[batch + 1].const_value() % loops::TensorMap::kInterleaved == 0;
+  const ProductShape shape{batch == 0 ? 1 : known(out.sizes[0]),
+                           known(out.sizes[batch]),
+                           known(out.sizes[batch + 1]),
+                           known(a.sizes[batch + 1]),
+                           runs,
+                           followed};
   if (shape.batch * shape.rows * shape.columns * shape.inner == 0) return std::nullopt;
-  const double bytes = shape.batch * (shape.rows + shape.columns) * shape.inner * 2 * loops::Product::kParts;
-  if (bytes > kMostParts) return std::nullopt;
-  return choose_tile(shape, processors);
+  if (form->parts == 1) {
+    // A copy of an operand must be aligned too.
+    const bool whole = a.sizes[batch + 1].const_value() % loops::Product::Matrices::kAligned == 0;
+    const bool same = a.dtype == out.dtype && b.dtype == out.dtype;
+    if (!whole || !same || !lies_aligned(a, batch) || !lies_aligned(b, batch)) return std::nullopt;
+    if (!begins_aligned(g, operand->value) || !begins_aligned(g, other->value)) return std::nullopt;
+  } else if (shape.batch * (shape.rows + shape.columns) * shape.inner * 2 * static_cast<double>(form->parts) >
+             kMostParts) {
+    return std::nullopt;
+  }
+  const std::optional<ProductTileCost> tile = choose_tile(shape, *form, options.product_processors);
+  return tile ? std::optional(ProductChoice{*tile, form->parts}) : std::nullopt;
 }
 
-Arg operand_parts(GraphBuilder& b, ValueId matrix, int64_t tile) {
+/// Whether an element costs little beside what a product does for it: a thread that multiplies has few others beside it to hide what
+/// functions and divisions wait for.
+bool is_cheap(const Node& node) {
+  static const std::unordered_set<std::string> names = {
+      "add", "sub", "mul", "relu", "neg", "abs", "clamp", "maximum", "minimum", "where", "threshold_backward",
+      "lt",  "gt",  "le",  "ge"};
+  return node.op->kind == OpKind::kPointwise && names.contains(node.op->name);
+}
+
+/// Per value: whether something of its size is computed from it, element by element and cheaply, and nothing else.
+std::vector<bool> followed_values(const Graph& g) {
+  std::vector<bool> followed(g.num_values(), false), otherwise(g.num_values(), false);
+  for (const Node& node : g.nodes()) {
+    for (const Arg& arg : node.args) {
+      const auto* operand = std::get_if<TensorArg>(&arg);
+      if (operand == nullptr || operand->value == kNoValue) continue;
+      const bool joins = is_cheap(node) && g.type(operand->value).sizes == g.type(node.outputs[0]).sizes;
+      (joins ? followed : otherwise)[static_cast<size_t>(operand->value)] = true;
+    }
+  }
+  for (size_t i = 0; i < followed.size(); ++i) followed[i] = followed[i] && !otherwise[i];
+  return followed;
+}
+
+Arg operand_parts(GraphBuilder& b, ValueId matrix, int64_t tile, int64_t count) {
   TensorList parts;
-  for (int64_t i = 0; i < loops::Product::kParts; ++i) {
+  if (count == 1) return TensorList{{matrix}};
+  for (int64_t i = 0; i < count; ++i) {
     parts.values.push_back(b.op("product_part", {TensorArg{matrix}, Scalar(i), Scalar(tile)}));
   }
   return parts;
@@ -96,14 +225,16 @@ bool is_number(const Arg& arg, double value) {
 }
 
 /// Nothing is added or multiplied with a factor of zero or one: the host leaves it out, and with it infinities and NaN.
-ValueId own_product(GraphBuilder& b, const std::vector<Arg>& args, size_t left, const Tile& tile,
+ValueId own_product(GraphBuilder& b, const std::vector<Arg>& args, size_t left, const ProductChoice& choice,
                     const TensorType& type) {
   const ValueId x = std::get<TensorArg>(args[left]).value, y = std::get<TensorArg>(args[left + 1]).value;
   std::vector<int64_t> order;
   for (int64_t d = 0; d < type.dim(); ++d) order.push_back(d);
   std::swap(order[order.size() - 1], order[order.size() - 2]);
-  ValueId result = b.op("matrix_product", {operand_parts(b, x, tile.rows),
-                                           operand_parts(b, b.permute(y, order), tile.columns), SymInts{type.sizes}});
+  const int64_t rows = choice.tile.rows, columns = choice.tile.columns;
+  ValueId result = b.op("matrix_product", {operand_parts(b, x, rows, choice.parts),
+                                           operand_parts(b, b.permute(y, order), columns, choice.parts),
+                                           SymInts{type.sizes}, Scalar(rows), Scalar(columns)});
   if (left == 0) return result;
   const Arg& beta = args[3];
   if (!is_number(args[4], 1)) result = b.binary("mul", result, std::get<Scalar>(args[4]));
@@ -118,10 +249,12 @@ Graph own_products(const Graph& graph, const PassOptions& options) {
   if (options.product_processors == 0) return graph;
   return run_pass("own_products", graph, options, [&](const Graph& g) {
     GraphCopy copy(g);
+    const std::vector<bool> followed = followed_values(g);
     for (const Node& node : g.nodes()) {
-      const std::optional<Tile> tile = tile_for(g, node, options.product_processors);
       const bool nothing = left_of(node) == 1 && is_number(node.args[4], 0);
-      if (!tile || nothing) {
+      const bool goes_on = left_of(node) >= 0 && followed[static_cast<size_t>(node.outputs[0])];
+      const std::optional<ProductChoice> choice = nothing ? std::nullopt : choice_for(g, node, goes_on, options);
+      if (!choice) {
         copy.copy(node);
         continue;
       }
@@ -129,7 +262,7 @@ Graph own_products(const Graph& graph, const PassOptions& options) {
       b.set_location(node.location);
       const size_t first_new = copy.to().num_nodes();
       const TensorType& type = g.type(node.outputs[0]);
-      const ValueId made = own_product(b, copy.args(node), static_cast<size_t>(left_of(node)), *tile, type);
+      const ValueId made = own_product(b, copy.args(node), static_cast<size_t>(left_of(node)), *choice, type);
       copy.set(node.outputs[0], with_type(copy, made, type, first_new));
     }
     return copy.finish();

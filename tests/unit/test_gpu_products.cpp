@@ -26,6 +26,7 @@ Schedule schedule_products(Program& p, const std::vector<ValueId>& outputs, int 
   for (const ValueId v : outputs) p.graph.add_output(v);
   PassOptions passes = p.passes;
   passes.product_processors = processors;
+  passes.float32_products = true;
   const Graph g = eliminate_dead_code(
       eliminate_common_subexpressions(own_products(canonicalize(decompose(canonicalize(p.graph))), passes)));
   ScheduleOptions options;
@@ -86,10 +87,11 @@ TEST(GpuProducts, AProductThatIsReadElsewhereIsStoredToo) {
 }
 
 TEST(GpuProducts, TheHostKeepsWhatItDoesFaster) {
-  const auto ours = [](int64_t rows, int64_t inner, int64_t columns, DType dtype, int processors = 132) {
+  const auto ours = [](int64_t rows, int64_t inner, int64_t columns, DType dtype, int processors = 132,
+                       bool turned = false) {
     Program p{kGpu};
-    const Schedule s = schedule_products(
-        p, {p.b.binary("mm", p.input({rows, inner}, dtype), p.input({inner, columns}, dtype))}, processors);
+    const ValueId w = turned ? transposed(p, p.input({columns, inner}, dtype)) : p.input({inner, columns}, dtype);
+    const Schedule s = schedule_products(p, {p.b.binary("mm", p.input({rows, inner}, dtype), w)}, processors);
     return product_kernel(s) != nullptr;
   };
   EXPECT_TRUE(ours(8192, 8192, 8192, DType::kFloat32));
@@ -98,7 +100,11 @@ TEST(GpuProducts, TheHostKeepsWhatItDoesFaster) {
   EXPECT_FALSE(ours(65536, 8192, 65536, DType::kFloat32));  // its parts would take gigabytes
   EXPECT_FALSE(ours(128, 128, 128, DType::kFloat32));
   EXPECT_FALSE(ours(8192, 16, 8192, DType::kFloat32));
-  EXPECT_FALSE(ours(8192, 8192, 8192, DType::kFloat16));
+  EXPECT_TRUE(ours(4096, 1024, 4096, DType::kFloat16, 132, true));
+  EXPECT_TRUE(ours(4096, 1024, 4096, DType::kBFloat16, 132, true));
+  EXPECT_FALSE(ours(1000, 1001, 4096, DType::kFloat16, 132, true));  // rows off 16 bytes
+  EXPECT_FALSE(ours(64, 4096, 4096, DType::kFloat16, 132, true));
+  EXPECT_FALSE(ours(4096, 512, 4096, DType::kFloat16));  // pairs of columns are stored
   EXPECT_FALSE(ours(8192, 8192, 8192, DType::kFloat64));
   EXPECT_FALSE(ours(8192, 8192, 8192, DType::kFloat32, 0));
 }
@@ -164,27 +170,72 @@ TEST(GpuProducts, TheAssemblerKeepsAllInRegisters) {
   }
 }
 
-TEST(GpuProducts, HalvesNeedNoParts) {
+struct HalfForm {
+  bool left, right;  // turned: k does not go along memory
+  DType dtype;
+  int64_t rows, columns;  // of a tile
+};
+
+/// A product with a sum behind it, in the kernel that it gets with such a tile.
+Schedule half_product(const HalfForm& form) {
+  Program p{kGpu};
+  const auto operand = [&](bool turned) {
+    const ValueId x = p.input({4096, 4096}, form.dtype);
+    return turned ? transposed(p, x) : x;
+  };
+  const ValueId x = operand(form.left), w = operand(!form.right);
+  const ValueId y = p.b.op("matrix_product", {TensorList{{x}}, TensorList{{w}}, SymInts{p.graph.type(x).sizes},
+                                              Scalar(form.rows), Scalar(form.columns)});
+  return schedule_products(p, {p.b.unary("relu", p.b.binary("add", y, p.input({4096}, form.dtype)))});
+}
+
+TEST(GpuProducts, HalvesAreLoadedAsTheyLie) {
   LlvmProvider* llvm = llvm_for_tests();
-  if (llvm == nullptr || run_command("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
-  const loops::Kernel kernel = loops::parse_kernel(
-      "kernel halves(in b0: f16[1048576], in b1: f16[1048576], out b2: f32[1048576], gpu threads 384 row 384 lanes 2 "
-      "shared 196736) {\n"
-      "  parallel i0 in 32 {\n"
-      "    product %0: f32 blocks 32 left tile 128 from 128*(i0//4) at [131072*(i0//4)] of b0 right tile 256 from "
-      "256*(i0 % 4) at "
-      "[262144*(i0 % 4)] of b1 row i1 in 1024 {\n"
-      "      vector i2 in 1024 {\n"
-      "        store b2[1024*i1 + i2] = %0\n"
-      "      }\n"
-      "    }\n"
-      "  }\n"
-      "}\n");
-  loops::verify_kernel(kernel);
-  EXPECT_EQ(loops::ProductLayout({128, 256, 1}).shared_bytes(), kernel.gpu.shared);
-  const Assembled made = assemble(*llvm, kernel);
-  EXPECT_TRUE(made.good) << made.log;
-  EXPECT_NE(made.log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos) << made.log;
+  const DType half = DType::kFloat16, brain = DType::kBFloat16;
+  for (const HalfForm& form : {HalfForm{false, true, half, 128, 128},
+                               {false, true, brain, 128, 256},
+                               {false, true, half, 64, 128},
+                               {false, false, brain, 128, 128},
+                               {true, false, half, 128, 256}}) {
+    const Schedule s = half_product(form);
+    EXPECT_EQ(host_calls(s), 0u);
+    EXPECT_EQ(s.kernels.size(), 1u);
+    const loops::Kernel* kernel = product_kernel(s);
+    EXPECT_TRUE(kernel != nullptr);
+    if (kernel == nullptr) continue;
+    const std::string text = loops::print_kernel(*kernel);
+    EXPECT_EQ(loops::print_kernel(loops::parse_kernel(text)), text);
+    EXPECT_EQ(text.find("interleaved") != std::string::npos, form.right);
+    EXPECT_EQ(loops::tensor_maps(*kernel).size(), 2u);
+    if (llvm == nullptr || run_command("ptxas --version").second != 0) continue;
+    const Assembled made = assemble(*llvm, *kernel);
+    EXPECT_TRUE(made.good) << made.log;
+    EXPECT_NE(made.log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos) << made.log;
+    EXPECT_EQ(made.log.find("serial"), std::string::npos) << made.log;
+    EXPECT_EQ(made.log.find("setmaxnreg ignored"), std::string::npos) << made.log;
+  }
+}
+
+TEST(GpuProducts, AnOperandThatBeginsBetweenSixteenBytesIsTheHosts) {
+  for (const int64_t begin : {0, 1, 8, 12}) {
+    Program p{kGpu};
+    const ValueId x = p.input({4096, 1040}, DType::kFloat16), w = p.input({4096, 1024}, DType::kFloat16);
+    const Expr from = p.graph.ctx().constant(begin), to = p.graph.ctx().constant(begin + 1024);
+    const ValueId part = p.b.slice(x, 1, from, to, p.graph.ctx().constant(1));
+    const Schedule s = schedule_products(p, {p.b.unary("relu", p.b.binary("mm", part, transposed(p, w)))});
+    EXPECT_EQ(product_kernel(s) != nullptr, begin % 8 == 0) << begin;
+  }
+}
+
+TEST(GpuProducts, FunctionsAreNoPartOfAProductOfHalves) {
+  for (const bool dear : {false, true}) {
+    Program p{kGpu};
+    const ValueId x = p.input({4096, 1024}, DType::kFloat16), w = p.input({4096, 1024}, DType::kFloat16);
+    const ValueId y = p.b.binary("mm", x, transposed(p, w));
+    const Schedule s = schedule_products(p, {dear ? p.b.unary("exp", y) : p.b.unary("relu", y)});
+    EXPECT_TRUE(product_kernel(s) != nullptr);
+    EXPECT_EQ(s.kernels.size(), dear ? 2u : 1u);
+  }
 }
 
 }  // namespace

@@ -50,6 +50,10 @@ void KernelEmitter::statement(const If& branch) {
 // ---- Loads -------------------------------------------------------------------------------------------------------------
 
 void KernelEmitter::statement(const Load& load) {
+  if (const auto ready = ready_.find(load.dst); ready != ready_.end()) {
+    scope_.set(load.dst, ready->second);
+    return;
+  }
   const BufferArg& buffer = scope_.buffer(load.buffer);
   const bool masked = load.mask != kNoScalar;
   if (buffer.kind == ArgKind::kValue) {

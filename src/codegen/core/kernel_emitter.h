@@ -92,16 +92,18 @@ class KernelEmitter {
   /// Finds the Lets of a loop that compute `carried + x * y`. They are emitted as multiply-adds.
   void find_multiply_adds(const loops::For& loop);
 
+  void statement(const loops::Load& load);
+
   EmitContext& context_;
   IrWriter& ir_;
   Scope& scope_;
   Scalars& scalars_;
   Memory& memory_;
   int site_ = 0;  // number of the next IndexValue, for fault reports; the same in all copies of a loop body
+  std::unordered_map<loops::ScalarId, Reg> ready_;  // what was loaded before its statement
 
  private:
   void statement(const loops::Let& let);
-  void statement(const loops::Load& load);
   void statement(const loops::Store& store);
   void statement(const loops::IndexValue& index);
   void statement(const loops::If& branch);

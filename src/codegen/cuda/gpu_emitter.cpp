@@ -1,6 +1,8 @@
 #include "codegen/cuda/gpu_emitter.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "codegen/cuda/column_reduce.h"
 #include "codegen/cuda/grouped_entry.h"
@@ -17,6 +19,7 @@ using namespace loops;
 
 namespace {
 
+constexpr size_t kPart = 32;       // elements of a product that a thread does at a time
 constexpr size_t kShortBody = 48;  // statements of a loop of which four passes are written out
 constexpr int64_t kUnrolled = 8;   // passes over a row that are written out: the row stays in registers then
 constexpr const char* kWrittenOut = ", !llvm.loop !4";
@@ -80,26 +83,64 @@ std::string GpuEmitter::run(std::string_view symbol) {
   block(context_.kernel.body);
   ir_.jump("exit");
   const bool list = map_.items > 0;
-  std::string text = tiles;
+  std::string text = tiles, maps;
+  for (size_t i = 0; i < tensor_maps(context_.kernel).size(); ++i) {
+    maps += str_cat(", ptr byval([", TensorMap::kBytes, " x i8]) align ", TensorMap::kAlign,
+                    " \"nvvm.grid_constant\" %map", i);
+  }
   text += list ? std::string("define internal void @tatara_item(") : str_cat("define ptx_kernel void @", symbol, "(");
-  text += arguments + "i64 %iterations, ptr noalias %fault" + (list ? ", i64 %block) #0" : ") #1") + " {\nentry:\n" +
-          locals_ + ir_.take() + "exit:\n  ret void\n}\n";
+  text += arguments + "i64 %iterations, ptr noalias %fault" + maps + (list ? ", i64 %block) #0" : ") #1") +
+          " {\nentry:\n" + locals_ + ir_.take() + "exit:\n  ret void\n}\n";
   if (list) text += grouped_entry(context_, symbol);
   if (const int64_t words = gpu_.threads.shared_words(); words > 0) {
     text = str_cat("@tatara_shared = internal addrspace(3) global [", words, " x i64] poison, align 8\n", text);
   }
   // Where threads hand registers to each other, it must be known how many there are at the begin.
-  const std::string resident = map_.shared > 0 ? str_cat(" \"nvvm.minctasm\"=\"", resident_, "\"") : "";
-  return str_cat(text, text_of(context_.declarations),
-                 "attributes #0 = { nounwind alwaysinline }\nattributes #1 = { nounwind \"nvvm.maxntid\"=\"",
-                 map_.threads, "\"", resident, " }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n",
-                 rolled_ ? "!2 = distinct !{!2, !3}\n!3 = !{!\"llvm.loop.unroll.disable\"}\n" : "",
-                 written_out_ ? "!4 = distinct !{!4, !5}\n!5 = !{!\"llvm.loop.unroll.count\", i32 4}\n" : "");
+  const std::string resident = map_.resident > 0 ? str_cat(" \"nvvm.minctasm\"=\"", map_.resident, "\"") : "";
+  return str_cat(
+      text, text_of(context_.declarations),
+      "attributes #0 = { nounwind alwaysinline }\nattributes #1 = { nounwind \"nvvm.maxntid\"=\"", map_.threads, "\"",
+      resident,
+      " }\nattributes #2 = { convergent nounwind }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n",
+      rolled_ ? "!2 = distinct !{!2, !3}\n!3 = !{!\"llvm.loop.unroll.disable\"}\n" : "",
+      written_out_ ? "!4 = distinct !{!4, !5}\n!5 = !{!\"llvm.loop.unroll.count\", i32 4}\n" : "");
 }
 
 // ---- Statements --------------------------------------------------------------------------------------------------------
 
-void GpuEmitter::all_iterations(const std::function<void(const std::string&)>& body) { body(gpu_.threads.iteration()); }
+void GpuEmitter::all_iterations(const std::function<void(const std::string&)>& body) {
+  if (map_.resident == 0) {
+    body(gpu_.threads.iteration());
+    return;
+  }
+  // Those who load run ahead of those who multiply, into the next tiles.
+  ProductTile tile(gpu_, *this, *product_of(context_.kernel));
+  tile.begin();
+  const std::string step = map_.items > 0 ? "%iterations" : gpu_.threads.blocks();
+  const std::string loads = ir_.label(), multiplies = ir_.label(), first = ir_.label();
+  const int site = site_;
+  const auto tiles = [&](ProductTile::Turn turn) {
+    counted_loop(turn.first, "%iterations", turn.step, {DType::kInt32, DType::kInt32}, turn.state,
+                 [&](const std::string& iteration, std::vector<Reg>& now) {
+                   site_ = site;
+                   stage_ = &now;
+                   body(iteration);
+                 });
+  };
+  const std::string lane = gpu_.threads.lane();
+  ir_.branch(ir_.assign("icmp ult i64 " + lane + ", " + std::to_string(ProductLayout::kGroup)), loads, multiplies);
+  ir_.start_block(loads);
+  tile.take_role(true);
+  ir_.branch(ir_.assign("icmp eq i64 " + lane + ", 0"), first, "exit");
+  ir_.start_block(first);
+  loading_ = true;
+  tiles({gpu_.threads.iteration(), step, std::vector<Reg>(2, Reg{"0", false})});
+  ir_.jump("exit");
+  loading_ = false;
+  ir_.start_block(multiplies);
+  tile.take_role(false);
+  tiles(tile.turn(gpu_.threads.iteration(), step));
+}
 
 std::pair<std::string, std::string> GpuEmitter::divide_position(const std::string& iteration,
                                                                 const std::string& extent) {
@@ -154,41 +195,77 @@ void GpuEmitter::sort(const Sort& sort) {
 }
 
 void GpuEmitter::product(const Product& product) {
-  resident_ = ProductLayout::of(product).resident();
   ProductTile tile(gpu_, *this, product);
-  tile.compute(locals_);
+  if (loading_) {
+    tile.load(*stage_);
+    return;
+  }
+  tile.multiply(locals_, *stage_);
   const For& each = *product.each;
   const bool whole_rows = multiple_of(product.rows, static_cast<int>(product.left.extent));
   const bool whole_columns = multiple_of(each.extent, static_cast<int>(product.right.extent));
-  const int lanes = multiple_of(each.extent, 2) ? 2 : 1;
+  const auto run = static_cast<int>(tile.run_length());
+  const int lanes = multiple_of(each.extent, run) ? run : 1;
   const std::string rows = scope_.index(product.rows), columns = scope_.index(each.extent);
   const int site = site_;
   std::vector<Reg> none;
-  const auto elements = [&](size_t pair, size_t first, const std::string& column) {
+  const auto elements = [&](const Reg* values, const std::string& column) {
     gpu_.enter_loop(each, lanes);
-    Reg value{tile.value(pair, first), false};
-    if (lanes == 2) {
-      const std::string one = ir_.assign("insertelement <2 x float> poison, float " + value.text + ", i32 0");
-      value = {ir_.assign("insertelement <2 x float> " + one + ", float " + tile.value(pair, 1) + ", i32 1"), true};
+    Reg value = *values;
+    if (lanes > 1) value = {"poison", true};
+    for (int i = 0; lanes > 1 && i < lanes; ++i) {
+      value.text = ir_.assign(
+          str_cat("insertelement <", lanes, " x float> ", value.text, ", float ", values[i].text, ", i32 ", i));
     }
     scope_.set(product.value, value);
     pass(each, column, site, none);
     gpu_.leave_loop();
   };
-  for (const size_t half : {size_t{0}, size_t{1}}) {
-    const std::string row = tile.row(half);
+  // Written out, what becomes of all elements would not fit into the cache of instructions: a loop does a part of a row at a time, and
+  // moves the rest up.
+  std::vector<Reg> all = tile.elements();
+  const size_t part = tile.part(kPart);
+  const auto one = [&](const std::string& number, std::vector<Reg>& now) {
+    const auto [row, begin] = tile.place(number, part);
     run_if(whole_rows ? "" : ir_.assign("icmp ult i64 " + row + ", " + rows), [&] {
       scope_.bind(product.row, row);
-      for (size_t pair = half; pair < tile.pairs(); pair += 2) {
-        for (int first = 0; first < 2; first += lanes) {
-          std::string column = tile.column(pair);
-          if (first > 0) column = ir_.binary("add nuw nsw", "i64", column, "1");
-          run_if(whole_columns ? "" : ir_.assign("icmp ult i64 " + column + ", " + columns),
-                 [&] { elements(pair, static_cast<size_t>(first), column); });
-        }
+      std::vector<std::string> columns_of;
+      std::vector<std::unordered_map<ScalarId, Reg>> loaded;
+      for (int i = 0; i < static_cast<int>(part); i += lanes) {
+        columns_of.push_back(tile.column(begin, i));
+        if (whole_columns) loaded.push_back(loads_ahead(each, lanes, columns_of.back()));
+      }
+      for (size_t i = 0; i < columns_of.size(); ++i) {
+        if (whole_columns) ready_ = std::move(loaded[i]);
+        run_if(whole_columns ? "" : ir_.assign("icmp ult i64 " + columns_of[i] + ", " + columns),
+               [&] { elements(&now[i * static_cast<size_t>(lanes)], columns_of[i]); });
+        ready_.clear();
       }
     });
+    for (size_t i = 0; i < now.size(); ++i) now[i] = i + part < now.size() ? now[i + part] : Reg{"poison", false};
+  };
+  rolled_ = true;
+  const std::vector<DType> types(all.size(), DType::kFloat32);
+  counted_loop("0", std::to_string(all.size() / part), "1", types, all, one, ", !llvm.loop !2");
+}
+
+/// What the loop's body loads from inputs at `column`, so that many loads are under way at once: nothing that a lookup tells where to load.
+std::unordered_map<ScalarId, Reg> GpuEmitter::loads_ahead(const For& loop, int lanes, const std::string& column) {
+  std::unordered_map<ScalarId, Reg> loaded;
+  const std::vector<Stmt>& body = loop.body->stmts;
+  if (std::any_of(body.begin(), body.end(), [](const Stmt& s) { return std::holds_alternative<IndexValue>(s); })) {
+    return loaded;
   }
+  gpu_.enter_loop(loop, lanes);
+  scope_.bind(loop.var, column);
+  for (const Stmt& stmt : body) {
+    const auto* load = std::get_if<Load>(&stmt);
+    if (load == nullptr || load->mask != kNoScalar || scope_.buffer(load->buffer).kind != ArgKind::kInput) continue;
+    statement(*load);
+    loaded[load->dst] = scope_.reg(load->dst);
+  }
+  gpu_.leave_loop();
+  return loaded;
 }
 
 void GpuEmitter::transpose(const Transpose& tile) { tiles_.copy(tile); }

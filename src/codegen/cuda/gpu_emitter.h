@@ -3,6 +3,8 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "codegen/core/kernel_emitter.h"
 #include "codegen/cuda/gpu_context.h"
@@ -40,6 +42,7 @@ class GpuEmitter final : public KernelEmitter {
 
  private:
   std::string parameters(std::string& tiles);
+  std::unordered_map<loops::ScalarId, Reg> loads_ahead(const loops::For& loop, int lanes, const std::string& column);
   void independent_elements(const loops::For& loop);
   void independent_passes(const loops::For& loop, int site);
   void column(const loops::For& loop);
@@ -50,14 +53,15 @@ class GpuEmitter final : public KernelEmitter {
             const std::function<void(std::vector<Reg>&)>& body);
 
   GpuContext& gpu_;
-  int64_t resident_ = 1;  // blocks that a multiprocessor has at once, where that is known
-  std::string locals_;    // memory of the thread itself, for the begin of the kernel
+  std::string locals_;  // memory of the thread itself, for the begin of the kernel
   Tiles tiles_;
   const loops::GpuMapping& map_;
   bool adds_vectors_;
-  bool in_column_ = false;    // in a loop that the threads of a column share
-  bool rolled_ = false;       // some loop stays a loop
-  bool written_out_ = false;  // some loop has four passes written out
+  bool loading_ = false;               // what is emitted is for the thread that loads a product's blocks
+  std::vector<Reg>* stage_ = nullptr;  // of a product, where it stands
+  bool in_column_ = false;             // in a loop that the threads of a column share
+  bool rolled_ = false;                // some loop stays a loop
+  bool written_out_ = false;           // some loop has four passes written out
 };
 
 }  // namespace tatara::codegen

@@ -1,5 +1,6 @@
 #include "codegen/cuda/product_tile.h"
 
+#include <tuple>
 #include <utility>
 
 #include "support/error.h"
@@ -14,6 +15,7 @@ constexpr int kDeep = 16;  // elements of k that an instruction multiplies
 constexpr int64_t kRun = ProductLayout::kRun;
 constexpr int64_t kRunBytes = 128;  // of the rows of a group: 8 of them, 16 bytes each
 constexpr int kCascade = 8;         // blocks whose sum is added to that of those before
+constexpr int kFirstTurn = 1;       // a barrier of the first warpgroup that multiplies; that of the second one follows
 constexpr const char* kShared = "@tatara_stages";
 
 /// Which parts meet, the smallest products first. Left out are those below 2^-26 of the whole.
@@ -29,6 +31,7 @@ class Ptx {
   void operator()(const Parts&... parts) {
     text_ += str_cat(parts..., "\\0A\\09");
   }
+  void raw(const std::string& lines) { text_ += lines; }
   std::string take() { return std::move(text_); }
 
  private:
@@ -57,51 +60,178 @@ ProductTile::ProductTile(GpuContext& gpu, KernelEmitter& emitter, const Product&
       product_(product),
       layout_(ProductLayout::of(product)) {}
 
-void ProductTile::compute(std::string& locals) {
+void ProductTile::begin() {
   TATARA_CHECK(gpu_.context.kernel.gpu.threads == layout_.threads(), "threads of a product in ",
                gpu_.context.kernel.name);
-  ir_.declare(std::string(kShared) + " = external addrspace(3) global [0 x i8], align 128\n");
-  blocks_ = scope_.index(product_.blocks);
-  std::string operands, constraints, results;
-  const auto count = static_cast<size_t>(layout_.sums());
-  for (size_t i = 0; i < count; ++i) {
-    results += i == 0 ? "float" : ", float";
-    constraints += i == 0 ? "=f" : ",=f";
+  ir_.declare(std::string(kShared) + " = external addrspace(3) global [0 x i8], align 1024\n");
+  Ptx p;
+  p("{");
+  p(".reg .pred p;");
+  p(".reg .b32 tid, base, bars;");
+  p("cvt.u32.u64 base, $0;");
+  p("add.u32 bars, base, ", layout_.stages() * layout_.stage_bytes(), ";");
+  p("mov.u32 tid, %tid.x;");
+  p("setp.ne.u32 p, tid, 0;");
+  p("@p bra READY;");
+  for (int64_t s = 0; s < layout_.stages(); ++s) {
+    p("mbarrier.init.shared::cta.b64 [bars+", 16 * s, "], 1;");
+    p("mbarrier.init.shared::cta.b64 [bars+", 16 * s + 8, "], ", layout_.turns() ? 1 : layout_.groups(), ";");
   }
-  const auto give = [&](const std::string& type, const std::string& text) {
-    operands += (operands.empty() ? "" : ", ") + type + " " + text;
-    constraints += ",l";
-  };
-  give("ptr addrspace(3)", kShared);
-  give("i64", blocks_);
+  p("fence.mbarrier_init.release.cluster;");
+  p("fence.proxy.async;");
+  p("READY:");
+  p("bar.sync 0;");
+  ir_.line("call void asm sideeffect \"" + p.take() + "}\", \"l,~{memory}\"(ptr addrspace(3) " + kShared + ") #2");
+}
+
+void ProductTile::take_role(bool loads) {
+  const std::string registers = loads ? str_cat("dec.sync.aligned.u32 ", ProductLayout::kLoaderRegisters)
+                                      : str_cat("inc.sync.aligned.u32 ", layout_.group_registers());
+  ir_.line("call void asm sideeffect \"setmaxnreg." + registers + ";\", \"~{memory}\"() #2");
+  if (loads || !layout_.turns()) return;
+  // It is the first one's turn, which the second one says.
+  Ptx p;
+  p("{");
+  p(".reg .pred p;");
+  p(".reg .b32 tid;");
+  p("mov.u32 tid, %tid.x;");
+  p("setp.ge.u32 p, tid, ", 2 * ProductLayout::kGroup, ";");
+  p("@p bar.arrive ", kFirstTurn, ", ", 2 * ProductLayout::kGroup, ";");
+  ir_.line("call void asm sideeffect \"" + p.take() + "}\", \"~{memory}\"() #2");
+}
+
+std::vector<ProductTile::Operand> ProductTile::places() {
+  std::vector<Operand> given = {{"ptr addrspace(3)", kShared}, {"i64", scope_.index(product_.blocks)}};
+  const auto small = [&](const std::string& text) { return ir_.binary("and", "i64", text, "4294967295"); };
   for (const Side* side : {&product_.left, &product_.right}) {
-    for (size_t part = 0; part < side->parts.size(); ++part) give("ptr addrspace(1)", pointer(*side, part));
+    if (side->matrices) {
+      const Product::Matrices& m = *side->matrices;
+      std::string first = scope_.index(side->first), number = scope_.index(m.number);
+      if (m.interleaved) {
+        const std::string before = ir_.binary("mul", "i64", number, std::to_string(m.rows));
+        first =
+            ir_.binary("udiv", "i64", ir_.binary("add", "i64", first, before), std::to_string(TensorMap::kInterleaved));
+        number = "0";
+      }
+      given.push_back({"ptr", side == &product_.left ? "%map0" : "%map1"});
+      given.push_back({"i64", small(first)});
+      given.push_back({"i64", small(number)});
+      continue;
+    }
+    for (size_t part = 0; part < side->parts.size(); ++part)
+      given.push_back({"ptr addrspace(1)", pointer(*side, part)});
   }
-  const std::string all = ir_.assign("call { " + results + " } asm sideeffect \"" + main_loop() + "\", \"" +
-                                     constraints + ",~{memory}\"(" + operands + ")");
-  for (size_t i = 0; i < count; ++i) {
-    values_.push_back(ir_.assign("extractvalue { " + results + " } " + all + ", " + std::to_string(i)));
+  return given;
+}
+
+/// A piece of PTX that goes through the blocks of a tile. Its results are some sums, and the state: the number of a stage and the parity
+/// of its round.
+std::vector<std::string> ProductTile::through_blocks(const std::string& text, size_t sums,
+                                                     const std::vector<Operand>& given, std::vector<Reg>& state) {
+  std::string results, constraints, operands;
+  for (size_t i = 0; i < sums; ++i) {
+    results += "float, ";
+    constraints += "=f,";
   }
+  results += "i32, i32";
+  constraints += "=r,=r";
+  for (const Operand& operand : given) {
+    operands += operand.type + " " + operand.text + ", ";
+    constraints += ",l";
+  }
+  operands += "i32 " + state[0].text + ", i32 " + state[1].text;
+  constraints += str_cat(",", sums, ",", sums + 1, ",~{memory}");
+  const std::string all = ir_.assign("call { " + results + " } asm sideeffect \"" + text + "\", \"" + constraints +
+                                     "\"(" + operands + ") #2");
+  std::vector<std::string> values;
+  for (size_t i = 0; i < sums + 2; ++i) {
+    values.push_back(ir_.assign("extractvalue { " + results + " } " + all + ", " + std::to_string(i)));
+  }
+  for (Reg& part : state) {
+    part.text = values[sums];
+    values.erase(values.begin() + static_cast<std::ptrdiff_t>(sums));
+  }
+  return values;
+}
+
+void ProductTile::load(std::vector<Reg>& state) { through_blocks(loader(), 0, places(), state); }
+
+void ProductTile::multiply(std::string& locals, std::vector<Reg>& state) {
+  blocks_ = scope_.index(product_.blocks);
+  const std::vector<Operand> given = {{"ptr addrspace(3)", kShared}, {"i64", blocks_}};
+  values_ = through_blocks(multiplier(), static_cast<size_t>(layout_.sums()), given, state);
+  if (layout_.turns()) skip(blocks_, state);
   // Of the threads that multiply, a warp has 16 rows, and four threads beside each other have one of them.
-  const std::string thread = ir_.binary("sub", "i64", gpu_.threads.lane(), std::to_string(ProductLayout::kGroup));
+  const std::string behind = ir_.binary("sub", "i64", gpu_.threads.lane(), std::to_string(ProductLayout::kGroup));
+  const std::string thread =
+      layout_.turns() ? ir_.binary("and", "i64", behind, std::to_string(ProductLayout::kGroup - 1)) : behind;
   const std::string warp = ir_.binary("lshr", "i64", thread, "5");
   const std::string lane = ir_.binary("and", "i64", thread, "31");
   row_ = ir_.binary("add nuw nsw", "i64", ir_.binary("shl", "i64", warp, "4"), ir_.binary("lshr", "i64", lane, "2"));
-  column_ = ir_.binary("shl", "i64", ir_.binary("and", "i64", lane, "3"), "1");
+  const std::string quarter = ir_.binary("and", "i64", lane, "3");
+  column_ = ir_.binary("shl", "i64", quarter, interleaved() ? "3" : "1");
   first_row_ = scope_.index(product_.left.first);
   first_column_ = scope_.index(product_.right.first);
   if (layout_.parts > 1) mend(locals);
 }
 
-std::string ProductTile::row(size_t number) const {
-  const std::string own = number == 0 ? row_ : ir_.binary("add nuw nsw", "i64", row_, std::to_string(kRun));
-  return ir_.binary("add nuw nsw", "i64", first_row_, own);
+/// The state behind so many blocks (i64), which another warpgroup has.
+void ProductTile::skip(const std::string& blocks, std::vector<Reg>& state) {
+  const std::string stages = std::to_string(layout_.stages());
+  const std::string at = ir_.binary("add", "i32", state[0].text, ir_.assign("trunc i64 " + blocks + " to i32"));
+  state[0].text = ir_.binary("urem", "i32", at, stages);
+  const std::string rounds = ir_.binary("and", "i32", ir_.binary("udiv", "i32", at, stages), "1");
+  state[1].text = ir_.binary("xor", "i32", state[1].text, rounds);
 }
 
-std::string ProductTile::column(size_t pair) const {
-  const std::string own =
-      ir_.binary("add nuw nsw", "i64", column_, std::to_string(kRun * static_cast<int64_t>(pair / 2)));
-  return ir_.binary("add nuw nsw", "i64", first_column_, own);
+ProductTile::Turn ProductTile::turn(const std::string& first, const std::string& step) {
+  std::vector<Reg> state(2, Reg{"0", false});
+  if (!layout_.turns()) return {first, step, state};
+  const std::string group = ir_.binary("sub", "i64", ir_.binary("lshr", "i64", gpu_.threads.lane(), "7"), "1");
+  skip(ir_.binary("mul", "i64", group, scope_.index(product_.blocks)), state);
+  return {ir_.binary("add", "i64", first, ir_.binary("mul", "i64", group, step)),
+          ir_.binary("mul", "i64", step, std::to_string(layout_.groups())), state};
+}
+
+/// Sums lie in pairs of neighbours: of the first row, of the second one, then of the next eight columns. Behind them come those of 64 rows
+/// below.
+std::vector<Reg> ProductTile::elements() const {
+  std::vector<Reg> all;
+  const size_t of_slice = 2 * values_.size() / rows();
+  for (size_t row = 0; row < rows(); ++row) {
+    for (size_t pair = 0; pair < of_slice / 4; ++pair) {
+      for (size_t i : {0, 1}) all.push_back({values_[row / 2 * of_slice + 4 * pair + 2 * (row % 2) + i], false});
+    }
+  }
+  return all;
+}
+
+size_t ProductTile::part(size_t most) const {
+  const size_t of_row = values_.size() / rows();
+  size_t part = run_length();
+  for (size_t n = part; n <= most; n += run_length()) {
+    if (of_row % n == 0) part = n;
+  }
+  return part;
+}
+
+std::pair<std::string, std::string> ProductTile::place(const std::string& number, size_t part) const {
+  const std::string parts = std::to_string(values_.size() / rows() / part);
+  const std::string row = ir_.binary("udiv", "i64", number, parts), rest = ir_.binary("urem", "i64", number, parts);
+  const std::string begin = ir_.binary("mul nuw nsw", "i64", rest, std::to_string(part));
+  const std::string below = ir_.binary("mul nuw nsw", "i64", ir_.binary("and", "i64", row, "1"), std::to_string(kRun));
+  const std::string slice =
+      ir_.binary("mul nuw nsw", "i64", ir_.binary("lshr", "i64", row, "1"), std::to_string(ProductLayout::kGroupRows));
+  const std::string own = ir_.binary("add nuw nsw", "i64", row_, ir_.binary("add nuw nsw", "i64", below, slice));
+  return {ir_.binary("add nuw nsw", "i64", first_row_, own), begin};
+}
+
+std::string ProductTile::column(const std::string& begin, int at) const {
+  // A run of so many elements is one of four threads'.
+  const auto run = static_cast<int64_t>(run_length());
+  const std::string own = ir_.binary("add nuw nsw", "i64", column_, ir_.binary("mul nuw nsw", "i64", begin, "4"));
+  const std::string inside = std::to_string(at / run * 4 * run + at % run);
+  return ir_.binary("add nuw nsw", "i64", first_column_, ir_.binary("add nuw nsw", "i64", own, inside));
 }
 
 std::string ProductTile::pointer(const Side& side, size_t part) const {
@@ -113,51 +243,49 @@ std::string ProductTile::pointer(const Side& side, size_t part) const {
 // ---- The main loop -----------------------------------------------------------------------------------------------------
 // In registers: base of the stages, the barriers of the present stage (full, empty), its number and the parity of its round.
 
-std::string ProductTile::main_loop() const {
-  const auto count = static_cast<size_t>(layout_.sums());
-  const int64_t stages = layout_.stages(), stage = layout_.stage_bytes();
+/// `first`: the number of the operand with the base of the stages; the number of blocks follows. `state`: that of the stage's number.
+std::string ProductTile::enter(size_t first, size_t state) const {
   Ptx p;
   p("{");
   p(".reg .pred p, more, first;");
   p(".reg .b32 tid, group, base, bars, full, empty, stage, parity, other, k, blocks, at;");
-  p(".reg .b64 left, right, dleft, dright, fixed;");
-  for (size_t i = 0; i < static_cast<size_t>(2 * layout_.parts); ++i) p(".reg .b64 from", i, ";");
-  if (layout_.parts > 1) p(".reg .f32 sum<", count, ">, some<", count, ">;");
-  p("mov.u32 tid, %tid.x;");
-  p("shr.u32 group, tid, 7;");
-  p("cvt.u32.u64 base, $", count, ";");
-  p("cvt.u32.u64 blocks, $", count + 1, ";");
-  p("add.u32 bars, base, ", stages * stage, ";");
-  p("setp.ne.u32 p, tid, 0;");
-  p("@p bra READY;");
-  for (int64_t s = 0; s < stages; ++s) {
-    p("mbarrier.init.shared::cta.b64 [bars+", 16 * s, "], 1;");
-    p("mbarrier.init.shared::cta.b64 [bars+", 16 * s + 8, "], ", layout_.groups(), ";");
-  }
-  p("fence.mbarrier_init.release.cluster;");
-  p("fence.proxy.async;");
-  p("READY:");
-  p("bar.sync 0;");
-  p("mov.u32 stage, 0;");
-  p("mov.u32 parity, 0;");
+  p("cvt.u32.u64 base, $", first, ";");
+  p("cvt.u32.u64 blocks, $", first + 1, ";");
+  p("mov.u32 stage, $", state, ";");
+  p("mov.u32 parity, $", state + 1, ";");
+  p("add.u32 bars, base, ", layout_.stages() * layout_.stage_bytes(), ";");
+  p("mad.lo.u32 full, stage, 16, bars;");
   p("mov.u32 k, 0;");
-  p("mov.u32 full, bars;");
-  p("setp.ne.u32 p, group, 0;");
-  p("@p bra MULTIPLY;");
-  return p.take() + loader() + multiplier() + "}";
+  p("setp.lt.u32 more, k, blocks;");
+  return p.take();
+}
+
+std::string ProductTile::leave(size_t state) const {
+  Ptx p;
+  p("mov.u32 $", state, ", stage;");
+  p("mov.u32 $", state + 1, ", parity;");
+  return p.take() + "}";
 }
 
 /// One thread asks the copy engine for block after block.
 std::string ProductTile::loader() const {
-  const auto count = static_cast<size_t>(layout_.sums());
   const auto parts = static_cast<size_t>(layout_.parts);
+  const bool matrices = layout_.matrices;
+  constexpr size_t kState = 0, kGiven = 2;
   Ptx p;
-  p("setmaxnreg.dec.sync.aligned.u32 ", ProductLayout::kLoaderRegisters, ";");
-  p("setp.ne.u32 p, tid, 0;");
-  p("@p exit;");
-  for (size_t i = 0; i < 2 * parts; ++i) p("mov.u64 from", i, ", $", count + 2 + i, ";");
-  p("setp.lt.u32 more, k, blocks;");
-  p("@!more exit;");
+  p.raw(enter(kGiven, kState));
+  for (size_t i = 0; i < 2 * parts; ++i) {
+    p(".reg .b64 from", i, ";");
+    p("mov.u64 from", i, ", $", kGiven + 2 + (matrices ? 3 : 1) * i, ";");
+  }
+  p(".reg .b32 kfirst, afirst, anumber, bfirst, bnumber;");
+  for (size_t i = 0; matrices && i < 2; ++i) {
+    const char side = "ab"[i];
+    p("cvt.u32.u64 ", side, "first, $", kGiven + 3 + 3 * i, ";");
+    p("cvt.u32.u64 ", side, "number, $", kGiven + 4 + 3 * i, ";");
+  }
+  p("mov.u32 kfirst, 0;");
+  p("@!more bra DONE;");
   p("LOAD:");
   p("add.u32 empty, full, 8;");
   p("xor.b32 other, parity, 1;");
@@ -166,7 +294,11 @@ std::string ProductTile::loader() const {
   p("@!p bra FREE;");
   p("mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], ", layout_.stage_bytes(), ";");
   p("mad.lo.u32 at, stage, ", layout_.stage_bytes(), ", base;");
-  for (size_t i = 0; i < 2 * parts; ++i) {
+  if (matrices) {
+    p.raw(matrix_copies(product_.left, "from0", "a") + matrix_copies(product_.right, "from1", "b"));
+    p("add.u32 kfirst, kfirst, ", layout_.step(), ";");
+  }
+  for (size_t i = 0; !matrices && i < 2 * parts; ++i) {
     const int64_t bytes = i < parts ? layout_.left_bytes() : layout_.right_bytes();
     p("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [at], [from", i, "], ", bytes, ", [full];");
     p("add.u64 from", i, ", from", i, ", ", bytes, ";");
@@ -174,8 +306,49 @@ std::string ProductTile::loader() const {
   }
   advance(p, layout_.stages());
   p("@more bra LOAD;");
-  p("exit;");
+  p("DONE:");
+  return p.take() + leave(kState);
+}
+
+/// A block of an operand, in boxes of 128 bytes along memory and swizzled, so that neither the copy nor the multiplication meets two words
+/// of a bank at once.
+std::string ProductTile::matrix_copies(const Side& side, const std::string& map, const std::string& name) const {
+  Ptx p;
+  const bool along = side.matrices->along();
+  if (side.matrices->interleaved) {
+    p("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [at], [", map, ", {kfirst, ",
+      name, "number, ", name, "number, ", name, "number, ", name, "first}], [full];");
+    p("add.u32 at, at, ", side.extent * layout_.step() * 2, ";");
+    return p.take();
+  }
+  for (int64_t at = 0; at < (along ? 1 : side.extent); at += TensorMap::kBox) {
+    const std::string first = name + "first";
+    if (at > 0) p("add.u32 other, ", first, ", ", at, ";");
+    const std::string place = at > 0 ? "other" : first;
+    p("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [at], [", map, ", {",
+      along ? "kfirst, " + place : place + ", kfirst", ", ", name, "number}], [full];");
+    const int64_t bytes = (along ? side.extent * layout_.step() : TensorMap::kBox * layout_.step()) * 2;
+    p("add.u32 at, at, ", bytes, ";");
+  }
   return p.take();
+}
+
+/// How an operand's elements lie in shared memory, as multiplications read them: PTX ISA, "Matrix descriptor".
+ProductTile::Descriptor ProductTile::descriptor(const Side& side) const {
+  constexpr int64_t kSwizzle128 = int64_t{1} << 62;
+  const auto field = [](int64_t bytes) { return bytes >> 4; };  // in units of 16 bytes
+  if (!side.matrices) {
+    // From run to run along k, and from group to group of rows; no swizzle.
+    const int64_t group = Product::kStep / kRun * kRunBytes;
+    return {field(kRunBytes) << 16 | field(group) << 32, kDeep / kRun * kRunBytes,
+            ProductLayout::kGroupRows / kRun * group, 0};
+  }
+  constexpr int64_t kLine = TensorMap::kBoxBytes, kEight = 8 * kLine;
+  if (side.matrices->along()) {
+    return {kSwizzle128 | int64_t{1} << 16 | field(kEight) << 32, 2 * kDeep, ProductLayout::kGroupRows * kLine, 0};
+  }
+  const int64_t box = layout_.step() * kLine;  // 64 rows (columns) of all k
+  return {kSwizzle128 | field(box) << 16 | field(kEight) << 32, kDeep * kLine, box, 1};
 }
 
 /// Where there are parts, the sum of a block's products starts from zero and is added in float32: the sums of the tensor cores are cut
@@ -186,52 +359,69 @@ std::string ProductTile::multiplier() const {
   const DType dtype = scope_.buffer(product_.left.parts[0]).dtype;
   const char* const type = dtype == DType::kBFloat16 ? "bf16" : "f16";
   const auto value = [&](size_t i) { return str_cat("$", i); };
-  std::string sums;
-  for (size_t i = 0; i < count; ++i) sums += str_cat(i == 0 ? "" : ",", apart ? str_cat("sum", i) : value(i));
-  // Descriptors of operands: address, run to run along k, group to group of rows, in units of 16 bytes; no swizzle.
-  const int64_t group_bytes = Product::kStep / kRun * kRunBytes;
-  const int64_t fixed = (kRunBytes >> 4) << 16 | (group_bytes >> 4) << 32;
+  const auto slices = static_cast<size_t>(layout_.group_rows() / ProductLayout::kGroupRows);
+  std::vector<std::string> sums(slices);
+  for (size_t i = 0; i < count; ++i) {
+    std::string& own = sums[i * slices / count];
+    own += str_cat(own.empty() ? "" : ",", apart ? str_cat("sum", i) : value(i));
+  }
+  const Descriptor l = descriptor(product_.left), r = descriptor(product_.right);
   const int64_t left = layout_.left_bytes(), right = layout_.right_bytes();
   Ptx p;
-  p("MULTIPLY:");
-  p("setmaxnreg.inc.sync.aligned.u32 ", layout_.group_registers(), ";");
+  p.raw(enter(count + 2, count));
+  p(".reg .b64 left, right, dleft, dright;");
+  if (apart) p(".reg .f32 sum<", count, ">, some<", count, ">;");
+  p("mov.u32 tid, %tid.x;");
+  p("shr.u32 group, tid, 7;");
   for (size_t i = 0; i < count; ++i) p("mov.f32 ", value(i), ", 0f00000000;");
   for (size_t i = 0; apart && i < count; ++i) p("mov.f32 some", i, ", 0f00000000;");
   p("sub.u32 group, group, 1;");
-  p("mov.u64 fixed, ", fixed, ";");
-  p("setp.lt.u32 more, k, blocks;");
+  if (layout_.turns()) {
+    // Where the other one's blocks are not all there, a parity could be that of two rounds before.
+    p("add.u32 other, group, ", kFirstTurn, ";");
+    p("bar.sync other, ", 2 * ProductLayout::kGroup, ";");
+  }
   p("@!more bra DONE;");
   p("BLOCK:");
   p("mbarrier.try_wait.parity.shared::cta.b64 p, [full], parity;");
   p("@!p bra BLOCK;");
   p("mad.lo.u32 at, stage, ", layout_.stage_bytes(), ", base;");
   p("add.u32 other, at, ", layout_.parts * left, ";");
-  p("mad.lo.u32 at, group, ", ProductLayout::kGroupRows / kRun * group_bytes, ", at;");
-  for (const auto& [name, from] : {std::pair{"left", "at"}, {"right", "other"}}) {
+  if (!layout_.turns()) p("mad.lo.u32 at, group, ", l.group, ", at;");
+  for (const auto& [name, from, fixed] : {std::tuple{"left", "at", l.fixed}, {"right", "other", r.fixed}}) {
     p("shr.u32 ", from, ", ", from, ", 4;");
     p("cvt.u64.u32 ", name, ", ", from, ";");
-    p("or.b64 ", name, ", ", name, ", fixed;");
+    p("or.b64 ", name, ", ", name, ", ", fixed, ";");
   }
   p(apart ? "setp.ne.u32 first, k, k;" : "setp.ne.u32 first, k, 0;");
   p("wgmma.fence.sync.aligned;");
   bool begun = false;
   for (const auto& [a, b] : terms_of(layout_.parts)) {
-    for (int64_t at = 0; at < Product::kStep; at += kDeep) {
-      const int64_t runs = at / kRun * kRunBytes;
-      p("add.u64 dleft, left, ", (a * left + runs) >> 4, ";");
-      p("add.u64 dright, right, ", (b * right + runs) >> 4, ";");
-      p("wgmma.mma_async.sync.aligned.m64n", layout_.columns, "k16.f32.", type, ".", type, " {", sums,
-        "}, dleft, dright, first, 1, 1, 0, 0;");
+    for (int64_t i = 0; i < layout_.step() / kDeep; ++i) {
+      p("add.u64 dright, right, ", (b * right + i * r.deep) >> 4, ";");
+      for (size_t slice = 0; slice < slices; ++slice) {
+        p("add.u64 dleft, left, ", (a * left + i * l.deep + static_cast<int64_t>(slice) * l.group) >> 4, ";");
+        p("wgmma.mma_async.sync.aligned.m64n", layout_.columns, "k16.f32.", type, ".", type, " {", sums[slice],
+          "}, dleft, dright, first, 1, 1, ", l.turned, ", ", r.turned, ";");
+      }
       if (!begun) p("setp.eq.u32 first, k, k;");
       begun = true;
     }
   }
   p("wgmma.commit_group.sync.aligned;");
-  p("wgmma.wait_group.sync.aligned 0;");
-  p("add.u32 empty, full, 8;");
   p("and.b32 other, tid, 127;");
   p("setp.eq.u32 p, other, 0;");
-  p("@p mbarrier.arrive.shared::cta.b64 _, [empty];");
+  if (apart) {
+    p("wgmma.wait_group.sync.aligned 0;");
+    p("add.u32 empty, full, 8;");
+    p("@p mbarrier.arrive.shared::cta.b64 _, [empty];");
+  } else {
+    // The block before is done: the tensor cores always have one to go on with.
+    p("wgmma.wait_group.sync.aligned 1;");
+    p("setp.ne.and.u32 p, k, 0, p;");
+    p("@p mbarrier.arrive.shared::cta.b64 _, [empty];");
+    p("add.u32 empty, full, 8;");
+  }
   advance(p, layout_.stages());
   if (apart) {
     for (size_t i = 0; i < count; ++i) p("add.f32 some", i, ", some", i, ", sum", i, ";");
@@ -246,8 +436,18 @@ std::string ProductTile::multiplier() const {
   }
   p("@more bra BLOCK;");
   for (size_t i = 0; apart && i < count; ++i) p("add.f32 ", value(i), ", ", value(i), ", some", i, ";");
+  if (layout_.turns()) {
+    p("sub.u32 other, ", kFirstTurn + 1, ", group;");
+    p("bar.arrive other, ", 2 * ProductLayout::kGroup, ";");
+  }
+  if (!apart) {
+    p("wgmma.wait_group.sync.aligned 0;");
+    p("and.b32 other, tid, 127;");
+    p("setp.eq.u32 p, other, 0;");
+    p("@p mbarrier.arrive.shared::cta.b64 _, [empty];");
+  }
   p("DONE:");
-  return p.take();
+  return p.take() + leave(count);
 }
 
 // ---- What parts can't say ----------------------------------------------------------------------------------------------

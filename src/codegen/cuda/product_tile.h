@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/core/kernel_emitter.h"
@@ -16,25 +17,55 @@ namespace tatara::codegen {
 class ProductTile {
  public:
   ProductTile(GpuContext& gpu, KernelEmitter& emitter, const loops::Product& product);
-  /// Computes the tile. Threads that only load end here. `locals` gets memory of the thread, for the begin of the kernel.
-  void compute(std::string& locals);
+  /// Prepares the barriers, once for all tiles of the block.
+  void begin();
+  /// Threads that load give registers to those that multiply.
+  void take_role(bool loads);
+  /// Which tiles this thread's warpgroup multiplies, and with what state it begins.
+  struct Turn {
+    std::string first, step;
+    std::vector<Reg> state;
+  };
+  Turn turn(const std::string& first, const std::string& step);
+  /// By one thread: loads the blocks of the tile. `state`: the number of the stage (i32) and the parity of its round, here and below.
+  void load(std::vector<Reg>& state);
+  /// By the threads that multiply: computes the tile. `locals` gets memory of the thread, for the begin of the kernel.
+  void multiply(std::string& locals, std::vector<Reg>& state);
 
-  /// Elements of this thread, in pairs of neighbouring columns.
-  size_t pairs() const { return values_.size() / 2; }
-  /// Element 0 or 1 of a pair (float).
-  const std::string& value(size_t pair, size_t element) const { return values_[2 * pair + element]; }
-  /// Pairs lie in two rows, alternately.
-  static size_t row_of(size_t pair) { return pair % 2; }
-  /// The row of the result (i64), and the column of a pair's first element.
-  std::string row(size_t number) const;
-  std::string column(size_t pair) const;
+  /// A thread's elements lie in some rows, in runs of neighbouring columns.
+  size_t run_length() const { return interleaved() ? 8 : 2; }
+  /// All elements (float), row by row.
+  std::vector<Reg> elements() const;
+  /// How many elements a part of a row has, at most `most`, when all parts are alike.
+  size_t part(size_t most) const;
+  /// The row of the result (i64) that part `number` (i64) lies in, and which element of the row it begins with (i64).
+  std::pair<std::string, std::string> place(const std::string& number, size_t part) const;
+  /// The column of the result (i64) that has the element `at` behind `begin`.
+  std::string column(const std::string& begin, int at) const;
 
  private:
   using Side = loops::Product::Side;
 
   std::string pointer(const Side& side, size_t part) const;
-  std::string main_loop() const;
+  struct Operand {
+    std::string type, text;
+  };
+  size_t rows() const { return static_cast<size_t>(2 * layout_.group_rows() / loops::ProductLayout::kGroupRows); }
+  bool interleaved() const { return product_.right.matrices && product_.right.matrices->interleaved; }
+  std::vector<Operand> places();
+  std::vector<std::string> through_blocks(const std::string& text, size_t sums, const std::vector<Operand>& given,
+                                          std::vector<Reg>& state);
+  void skip(const std::string& blocks, std::vector<Reg>& state);
+  std::string enter(size_t first, size_t state) const;
+  std::string leave(size_t state) const;
   std::string loader() const;
+  /// Fields of a matrix descriptor but the address, and bytes from one multiplication to the next along k and to the next warpgroup's rows.
+  struct Descriptor {
+    int64_t fixed, deep, group;
+    int turned;  // 1: k does not go along memory
+  };
+  Descriptor descriptor(const Side& side) const;
+  std::string matrix_copies(const Side& side, const std::string& map, const std::string& name) const;
   std::string multiplier() const;
   void mend(std::string& locals);
   std::string exact(const std::string& row, const std::string& column);

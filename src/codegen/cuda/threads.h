@@ -30,6 +30,8 @@ class Threads {
   const std::string& thread() const { return thread_; }
   /// The place of its group of `row` threads, where the block copies tiles; its place among those that share a column.
   const std::string& group() const { return group_; }
+  /// How many blocks the launch has (i64).
+  std::string blocks() { return special_register("nctaid"); }
   /// Quotient and remainder of a position among all threads.
   std::pair<std::string, std::string> divide_position(const std::string& position, const std::string& count);
 

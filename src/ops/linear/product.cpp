@@ -71,7 +71,9 @@ void lower_part(LowerContext& c) {
 
 std::vector<TensorType> product_meta(MetaContext& m) {
   const std::vector<Expr> sizes = m.ints(2);
-  return {contiguous_type(m.ctx(), DType::kFloat32, m.tensor_list(0).at(0)->device, sizes)};
+  const std::vector<const TensorType*> left = m.tensor_list(0);
+  const DType dtype = left.size() == 1 ? left[0]->dtype : DType::kFloat32;
+  return {contiguous_type(m.ctx(), dtype, left.at(0)->device, sizes)};
 }
 
 }  // namespace
@@ -79,8 +81,10 @@ std::vector<TensorType> product_meta(MetaContext& m) {
 void register_matrix_product(OpRegistry& r) {
   r.add(make_op({"product_part", OpKind::kIndexing, "(Tensor self, int part, int tile) -> Tensor", ""}, part_meta,
                 nullptr, lower_part));
-  // left (rows) and right (columns), each in as many parts; the sizes are the result's.
-  r.add(make_op({"matrix_product", OpKind::kIndexing, "(Tensor[] left, Tensor[] right, SymInt[] size) -> Tensor", ""},
+  // left (rows) and right (columns), each in as many parts, those of half types in one: matrices [..., rows or columns, k]. The sizes are
+  // the result's; then come rows and columns of a tile.
+  r.add(make_op({"matrix_product", OpKind::kIndexing,
+                 "(Tensor[] left, Tensor[] right, SymInt[] size, int rows, int columns) -> Tensor", ""},
                 product_meta, nullptr, [](LowerContext& c) { c.product(); }));
 }
 

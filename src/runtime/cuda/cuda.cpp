@@ -298,6 +298,46 @@ std::vector<uint32_t> list_table(const LaunchArguments& arguments) {
   return table;
 }
 
+namespace {
+
+// Numbers of the driver's interface (CUDA Driver API manual, "Tensor Map Object Management").
+constexpr int kMapUint16 = 1, kMapNotInterleaved = 0, kMapSwizzle128 = 3, kMapPromote256 = 3, kMapZeroFill = 0;
+
+using EncodeTiled = Result(void* map, int type, uint32_t rank, void* address, const uint64_t* sizes,
+                           const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
+                           int interleave, int swizzle, int promotion, int fill);
+
+EncodeTiled* encode_tiled() {
+  static EncodeTiled* const found = reinterpret_cast<EncodeTiled*>(dlsym(driver().library, "cuTensorMapEncodeTiled"));
+  return found;
+}
+
+}  // namespace
+
+std::vector<EncodedMap> encoded_maps(const LaunchArguments& arguments) {
+  std::vector<EncodedMap> encoded(arguments.maps.size());
+  for (size_t i = 0; i < encoded.size(); ++i) {
+    const loops::TensorMap& map = arguments.maps[i];
+    if (encode_tiled() == nullptr) throw Unsupported("the NVIDIA driver lacks cuTensorMapEncodeTiled");
+    constexpr uint64_t kBytes = 2;  // of an element
+    std::vector<uint64_t> sizes, strides;
+    std::vector<uint32_t> box;
+    for (const auto& [size, stride, taken] : map.dims) {
+      sizes.push_back(static_cast<uint64_t>(size));
+      if (sizes.size() > 1) strides.push_back(static_cast<uint64_t>(stride) * kBytes);
+      box.push_back(static_cast<uint32_t>(taken));
+    }
+    const std::vector<uint32_t> each(box.size(), 1);
+    auto* const from = static_cast<std::byte*>(arguments.buffers[static_cast<size_t>(map.buffer)]) +
+                       map.offset * static_cast<int64_t>(kBytes);
+    check<Unsupported>(
+        encode_tiled()(&encoded[i], kMapUint16, static_cast<uint32_t>(box.size()), from, sizes.data(), strides.data(),
+                       box.data(), each.data(), kMapNotInterleaved, kMapSwizzle128, kMapPromote256, kMapZeroFill),
+        "describing an operand of a product to the copy engine");
+  }
+  return encoded;
+}
+
 void Kernel::launch(int device, void* stream, const LaunchArguments& arguments) {
   if (arguments.blocks <= 0) return;
   if (arguments.blocks > INT32_MAX) throw Unsupported("a kernel with more than 2^31 blocks");

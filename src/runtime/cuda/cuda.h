@@ -2,6 +2,8 @@
 // build Tatara.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,6 +13,7 @@
 
 #include "codegen/abi.h"
 #include "codegen/emit_gpu.h"
+#include "loops/tensor_map.h"
 #include "support/fork.h"
 
 namespace tatara::cuda {
@@ -58,9 +61,17 @@ struct LaunchArguments {
   /// Of a list: buffers and sizes are those of all items in turn.
   int list_items = 0;
   std::span<const int64_t> item_blocks = {};
+  std::span<const loops::TensorMap> maps = {};
 };
 /// The bytes of the table that a kernel for lists gets (loops/list_table.h).
 std::vector<uint32_t> list_table(const LaunchArguments& arguments);
+
+/// As the driver writes them.
+struct alignas(loops::TensorMap::kAlign) EncodedMap {
+  std::array<std::byte, loops::TensorMap::kBytes> bytes;
+};
+/// The launch's maps for where its buffers lie. Throws Unsupported where the copy engine does not take them.
+std::vector<EncodedMap> encoded_maps(const LaunchArguments& arguments);
 
 /// One kernel; loaded on each device when it is first used there. Thread-safe.
 class Kernel {
@@ -91,6 +102,8 @@ class Kernel {
       parameters.push_back(const_cast<int64_t*>(&arguments.iterations));
     }
     parameters.push_back(&fault);
+    std::vector<EncodedMap> maps = encoded_maps(arguments);
+    for (EncodedMap& map : maps) parameters.push_back(&map);
     fn(loaded.function, parameters.data());
   }
   /// What an earlier launch reported, once: bounds checks on a GPU are seen after the fact.

@@ -37,7 +37,8 @@ struct LaunchState {
   std::vector<int64_t> item_blocks;
 
   cuda::LaunchArguments arguments(const KernelLaunch& launch) const {
-    return {blocks, launch.gpu_threads, launch.gpu_shared, pointers, sizes, iterations, launch.list_items, item_blocks};
+    return {blocks,     launch.gpu_threads, launch.gpu_shared, pointers,   sizes,
+            iterations, launch.list_items,  item_blocks,       launch.maps};
   }
 };
 
