@@ -32,7 +32,7 @@ bool is_whole(const Value& v) { return std::holds_alternative<Whole>(v); }
 
 /// A bool of Python's as the int that it is.
 Value LoopOperations::as_int(const Condition& condition) {
-  if (condition.numpys) throw Unsupported("arithmetic on bools of NumPy's");
+  if (condition.strength != Strength::kWeak) throw Unsupported("arithmetic on bools of NumPy's");
   if (!condition.known) return Number{builder_->cast(condition.id, DType::kInt64), DType::kInt64, Strength::kWeak};
   const int64_t value = *condition.known ? 1 : 0;
   return Whole{builder_->constant(value), {value, value}};
@@ -343,59 +343,6 @@ Value LoopOperations::outer(ScalarOp op, const Value& a, const Value& b) {
   result->at = [this, op, dtype, x, y](const std::vector<Expr>& at) {
     const ScalarId left = builder_->cast(x->at({at[0]}), dtype);
     return builder_->emit(op, dtype, {left, builder_->cast(y->at({at[1]}), dtype)});
-  };
-  return result;
-}
-
-/// The sum of all elements.
-Value LoopOperations::total(const Value& value) {
-  if (!is_grid(value)) throw Unsupported("a sum of a number");
-  const GridRef grid = std::get<GridRef>(value);
-  if (is_integral(grid->dtype)) throw Unsupported("a sum of ints");
-  std::vector<Expr> at;
-  const std::function<ScalarId()> sum_from = [&]() -> ScalarId {
-    if (at.size() == grid->extents.size()) return grid->at(at);
-    const Expr extent = grid->extents[at.size()];
-    const Expr variable = builder_->new_variable(extent);
-    const bool last = at.size() + 1 == grid->extents.size();
-    at.push_back(variable);
-    const ScalarId sum =
-        builder_->sum(variable, extent, last ? LoopKind::kVector : LoopKind::kSerial, grid->dtype, sum_from);
-    at.pop_back();
-    return sum;
-  };
-  return Number{sum_from(), grid->dtype, Strength::kStrong};
-}
-
-/// Sums over some of the dimensions; the others are left.
-GridRef LoopOperations::sum_along(const GridRef& grid, const std::vector<bool>& dims) {
-  const GridRef source = grid->costly ? materialise(grid) : grid;
-  auto result = std::make_shared<Grid>();
-  result->dtype = source->dtype;
-  for (size_t d = 0; d < dims.size(); ++d) {
-    if (!dims[d]) result->extents.push_back(source->extents[d]);
-  }
-  for (const Read& read : source->reads) result->reads.push_back({read.view, false});
-  result->costly = true;
-  result->at = [this, source, dims](const std::vector<Expr>& at) {
-    std::vector<Expr> own;
-    const std::function<ScalarId()> sum_from = [&]() -> ScalarId {
-      const size_t d = own.size();
-      if (d == dims.size()) return source->at(own);
-      if (!dims[d]) {
-        own.push_back(
-            at[static_cast<size_t>(std::count(dims.begin(), dims.begin() + static_cast<ptrdiff_t>(d), false))]);
-        const ScalarId sum = sum_from();
-        own.pop_back();
-        return sum;
-      }
-      const Expr variable = builder_->new_variable(source->extents[d]);
-      own.push_back(variable);
-      const ScalarId sum = builder_->sum(variable, source->extents[d], LoopKind::kSerial, source->dtype, sum_from);
-      own.pop_back();
-      return sum;
-    };
-    return sum_from();
   };
   return result;
 }

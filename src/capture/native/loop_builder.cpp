@@ -1,6 +1,7 @@
 #include "capture/native/loop_builder.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "support/str_cat.h"
@@ -97,10 +98,32 @@ void LoopBuilder::close_loop(ScalarId until) {
 
 ScalarId LoopBuilder::sum(Expr variable, Expr extent, LoopKind kind, DType dtype,
                           const std::function<ScalarId()>& term) {
-  const ScalarId zero = number(0, dtype);
+  return fold({ScalarOp::kAdd, Combine::kAdd}, variable, extent, kind, dtype, term);
+}
+
+/// What changes nothing.
+ScalarId LoopBuilder::neutral(Combine combine, DType dtype) {
+  if (combine != Combine::kMin && combine != Combine::kMax) return number(combine == Combine::kMul ? 1 : 0, dtype);
+  const bool most = combine == Combine::kMin;
+  if (is_floating(dtype)) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return number(most ? kInfinity : -kInfinity, dtype);
+  }
+  const int bits = 8 * dtype_size(dtype) - (is_signed(dtype) ? 1 : 0);
+  loops::Scalar scalar;
+  scalar.op = ScalarOp::kConst;
+  scalar.dtype = dtype;
+  scalar.const_int = bits == 64 ? -1 : bits == 63 ? INT64_MAX : (int64_t{1} << bits) - 1;
+  if (!most) scalar.const_int = is_signed(dtype) ? -scalar.const_int - 1 : 0;
+  return let(std::move(scalar));
+}
+
+ScalarId LoopBuilder::fold(const Fold& fold, Expr variable, Expr extent, LoopKind kind, DType dtype,
+                           const std::function<ScalarId()>& term) {
+  const ScalarId start = neutral(fold.combine, dtype);
   open_loop(variable, extent, kind);
-  Carried total{dtype, zero, kernel_.new_scalar(dtype), kNoScalar, kernel_.new_scalar(dtype), Combine::kAdd};
-  total.next = emit(ScalarOp::kAdd, dtype, {total.arg, term()});
+  Carried total{dtype, start, kernel_.new_scalar(dtype), kNoScalar, kernel_.new_scalar(dtype), fold.combine};
+  total.next = emit(fold.op, dtype, {total.arg, term()});
   open_.back().carried.push_back(total);
   close_loop();
   return total.result;

@@ -14,6 +14,12 @@ namespace tatara::capture::native {
 
 using loops::ScalarId;
 
+/// How the values of a loop become one.
+struct Fold {
+  loops::ScalarOp op;
+  loops::Combine combine;
+};
+
 /// Statements go to the innermost open loop. Buffers and symbols are numbered in the order of their creation.
 class LoopBuilder {
  public:
@@ -43,6 +49,9 @@ class LoopBuilder {
   void close_loop(ScalarId until = loops::kNoScalar);
   /// The sum of `term` over a loop.
   ScalarId sum(Expr variable, Expr extent, loops::LoopKind kind, DType dtype, const std::function<ScalarId()>& term);
+  /// The same with another operator.
+  ScalarId fold(const Fold& fold, Expr variable, Expr extent, loops::LoopKind kind, DType dtype,
+                const std::function<ScalarId()>& term);
   /// Statements inside of `body` run where the condition is true.
   void when(ScalarId condition, const std::function<void()>& body);
   /// Whether a vector loop is open: there may be one on each way.
@@ -51,6 +60,7 @@ class LoopBuilder {
   loops::Kernel finish();
 
  private:
+  ScalarId neutral(loops::Combine combine, DType dtype);
   ScalarId let(loops::Scalar scalar);
   loops::Block& block() { return open_.empty() ? kernel_.body : *open_.back().body; }
   void put(loops::Stmt stmt) { block().stmts.push_back(std::move(stmt)); }

@@ -39,7 +39,7 @@ Condition LoopOperations::compare(int op, const Value& a, const Value& b) {
     if (condition == nullptr) continue;
     const Value number = as_int({condition->known, condition->id});
     Condition result = each == &a ? compare(op, number, b) : compare(op, a, number);
-    result.numpys = result.numpys || condition->numpys;
+    result.strength = joined_strength(result.strength, condition->strength);
     return result;
   }
   const auto* x = std::get_if<Whole>(&a);
@@ -58,15 +58,13 @@ Condition LoopOperations::compare(int op, const Value& a, const Value& b) {
   if (is_complex(dtype)) throw Unsupported("a comparison of complex numbers");
   const auto strength = [](const Number* n) { return n != nullptr ? n->strength : Strength::kWeak; };
   const Strength both = joined_strength(strength(left_number), strength(right_number));
-  if (both == Strength::kEither) throw Unsupported("a comparison of a float of an unknown type");
   // NumPy compares ints of its own with any int.
   if (is_integral(dtype) && (is_python_int(a) || is_python_int(b))) {
     if (dtype == DType::kUInt64) throw Unsupported("an int of Python's with an unsigned one");
     dtype = DType::kInt64;
   }
   const Number left = as_number(a, dtype);
-  return {std::nullopt, builder_->emit(scalar, DType::kBool, {left.id, as_number(b, dtype).id}),
-          both == Strength::kStrong};
+  return {std::nullopt, builder_->emit(scalar, DType::kBool, {left.id, as_number(b, dtype).id}), both};
 }
 
 Condition LoopOperations::opposite(const Condition& condition) {

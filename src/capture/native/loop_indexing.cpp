@@ -33,7 +33,7 @@ Value LoopOperations::element_or_view(View view) {
   if (!view.extents.empty()) return view_grid(std::move(view));
   const DType dtype = program_->buffers[static_cast<size_t>(view.array)].dtype;
   const ScalarId loaded = builder_->load(view.array, view.offset);
-  if (dtype == DType::kBool) return Condition{std::nullopt, loaded, true};
+  if (dtype == DType::kBool) return Condition{std::nullopt, loaded, Strength::kStrong};
   return Number{loaded, dtype, Strength::kStrong, is_integral(dtype) ? view.array : -1, view.offset};
 }
 

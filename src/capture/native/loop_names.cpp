@@ -53,8 +53,7 @@ int LoopReader::whole_slot(int local) {
 /// The type of a number, as locals have it.
 std::optional<LoopReader::NumberType> LoopReader::number_type(const Value& value) {
   if (std::holds_alternative<Whole>(value)) return NumberType{DType::kInt64, Strength::kWeak};
-  if (const auto* condition = std::get_if<Condition>(&value))
-    return NumberType{DType::kBool, condition->numpys ? Strength::kStrong : Strength::kWeak};
+  if (const auto* condition = std::get_if<Condition>(&value)) return NumberType{DType::kBool, condition->strength};
   const auto* number = std::get_if<Number>(&value);
   return number != nullptr ? std::optional(NumberType{number->dtype, number->strength}) : std::nullopt;
 }
@@ -65,7 +64,7 @@ LoopReader::NumberType LoopReader::joined_number(const NumberType& a, const Numb
   const auto mixes = [](const NumberType& type) {
     return type.dtype == DType::kFloat64 || (type.dtype == DType::kInt64 && type.strength == Strength::kWeak);
   };
-  if (a.dtype == b.dtype && is_floating(a.dtype)) return {a.dtype, Strength::kEither};
+  if (a.dtype == b.dtype && (is_floating(a.dtype) || a.dtype == DType::kBool)) return {a.dtype, Strength::kEither};
   if (mixes(a) && mixes(b)) return {DType::kFloat64, Strength::kEither};
   // Of Python's a complex number may begin as another one.
   const auto pairs = [](const NumberType& type) {
@@ -142,7 +141,7 @@ Value LoopReader::load_number(int local, bool checked) {
     return Number{builder_->emit(ScalarOp::kComplex, type.dtype, {re, im}), type.dtype, type.strength};
   }
   const ScalarId loaded = builder_->cast(builder_->load(whole ? memory_.wholes : memory_.numbers, slot), type.dtype);
-  if (type.dtype == DType::kBool) return Condition{std::nullopt, loaded, type.strength == Strength::kStrong};
+  if (type.dtype == DType::kBool) return Condition{std::nullopt, loaded, type.strength};
   return Number{loaded, type.dtype, type.strength};
 }
 
@@ -369,6 +368,8 @@ void LoopReader::store_number(int local, const Value& value) {
   stored_.insert(local);
   locals_[local] = {Local::State::kNumber, {}};
   if (is_whole_type(joint.dtype)) {
+    if (joint.strength == Strength::kEither && assigned_.contains(local))
+      throw Unsupported("a bool of Python's or NumPy's, as it comes");
     ScalarId id = loops::kNoScalar;
     if (const auto* condition = std::get_if<Condition>(&value)) {
       id = condition->known ? builder_->number(*condition->known ? 1 : 0, DType::kInt64) : condition->id;
@@ -457,15 +458,11 @@ Value LoopReader::load_attribute(const Value& owner, PyObject* name) {
   return Ref::borrow(found);
 }
 
-/// The one keyword that is known is the axis of a sum.
+/// Of the last arguments, or null.
 Value LoopReader::call_with_keywords(const Value& callable, std::vector<Value> arguments, PyObject* names) {
+  if (is_reduction(callable)) return reduction(callable, std::move(arguments), names);
   if (names == nullptr) return call(callable, std::move(arguments));
-  const bool axis = PyTuple_GET_SIZE(names) == 1 &&
-                    PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "axis") == 0 && arguments.size() >= 1;
-  if (!axis) throw Unsupported("a call with keywords");
-  const Value along = arguments.back();
-  arguments.pop_back();
-  return reduction(callable, arguments, along);
+  throw Unsupported("a call with keywords");
 }
 
 Value LoopReader::call(const Value& callable, std::vector<Value> arguments) {

@@ -39,15 +39,19 @@ class LoopOperations {
   Value dot(const Value& a, const Value& b);
   Value outer(loops::ScalarOp op, const Value& a, const Value& b);
   GridRef reversed(const GridRef& grid);
-  Value total(const Value& value);
-  Value reduction(const Value& callable, const std::vector<Value>& arguments, const Value& axis);
-  GridRef sum_along(const GridRef& grid, const std::vector<bool>& dims);
   Value matrix_product(const GridRef& a, const GridRef& b);
   Value method(const Method& method, const std::vector<Value>& arguments);
   Value function(PyObject* callable, const std::vector<Value>& arguments);
   Value attribute_of_number(const Number& number, const std::string& name);
   Value python_type(PyObject* type, const Value& argument);
   std::vector<Expr> joined_extents(const std::vector<Expr>& a, const std::vector<Expr>& b);
+
+  // loop_reductions.cpp
+  bool is_reduction(const Value& callable) const;
+  Value reduction(const Value& callable, std::vector<Value> arguments, PyObject* names);
+  std::vector<bool> dims_of_axis(const std::optional<Value>& axis, size_t count);
+  Number fold_all(const GridRef& grid, const Fold& fold);
+  GridRef fold_along(const GridRef& grid, const std::vector<bool>& dims, const Fold& fold, bool keep);
 
   // loop_indexing.cpp
   Value get_item(const Value& container, const Value& key);

@@ -31,11 +31,11 @@ struct Number {
   Expr place = {};
 };
 
-/// A bool, of Python's or NumPy's: what is known already, or a scalar.
+/// A bool: what is known already, or a scalar.
 struct Condition {
   std::optional<bool> known;
   ScalarId id = loops::kNoScalar;
-  bool numpys = false;
+  Strength strength = Strength::kWeak;
 };
 
 /// Memory of an array, or a view of it: element i lies at offset + sum of i[d] * strides[d].

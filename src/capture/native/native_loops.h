@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,7 @@ class NativeLoops {
  public:
   /// Whether the loop before which the frame stands can run as native code: FOR_ITER, or the head of a loop by a condition. Makes the
   /// code if need be. In a trace, numbers of the frame may be placeholders.
-  /// `call` numbers the program's calls of the compiled function.
+  /// `call` numbers the runs of frames.
   bool prepare(const Frame& f, const NumpyApi& np, const OptionOverrides& options, uint64_t call);
   enum class Outcome : uint8_t {
     kNone,       ///< nothing has happened: the loop is the interpreter's
@@ -39,6 +40,9 @@ class NativeLoops {
   bool has_while(PyCodeObject* code);
   /// Whether a loop by a condition begins where the frame stands.
   bool is_while(const Frame& f);
+  /// Of functions that are called: their loops run as native code.
+  void note_called(PyCodeObject* code) { called_.insert(reinterpret_cast<PyObject*>(code)); }
+  bool was_called(PyCodeObject* code) const { return called_.contains(reinterpret_cast<PyObject*>(code)); }
   /// How many loops were given up.
   int given_up() const { return given_up_; }
 
@@ -60,6 +64,7 @@ class NativeLoops {
                                     const OptionOverrides& options);
 
   std::map<std::pair<PyObject*, int>, Place> places_;
+  std::set<PyObject*> called_;  // held by their places
   int given_up_ = 0;
   std::map<PyCodeObject*, std::pair<Ref, CodeFlow>> flows_;
 };

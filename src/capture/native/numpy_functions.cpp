@@ -55,7 +55,6 @@ Value LoopOperations::method(const Method& method, const std::vector<Value>& arg
     return outer(row->op, arguments[0], arguments[1]);
   }
   if (method.name == "dot" && arguments.size() == 1) return dot(method.self, arguments[0]);
-  if (method.name == "sum" && arguments.empty()) return total(method.self);
   if (method.name == "copy" && arguments.empty()) {
     auto copy = std::make_shared<Grid>(*method.self);
     copy->view.reset();
@@ -77,11 +76,12 @@ Value LoopOperations::python_type(PyObject* type, const Value& argument) {
   const auto is = [type](PyTypeObject& other) { return type == reinterpret_cast<PyObject*>(&other); };
   if (is(PyBool_Type)) {
     Condition condition = truth(argument);
-    condition.numpys = false;
+    condition.strength = Strength::kWeak;
     return condition;
   }
   const auto* condition = std::get_if<Condition>(&argument);
-  if (condition != nullptr && condition->numpys) throw Unsupported("a number made of a bool of NumPy's");
+  if (condition != nullptr && condition->strength != Strength::kWeak)
+    throw Unsupported("a number made of a bool of NumPy's");
   const Value given = condition != nullptr ? as_int(*condition) : argument;
   const auto* number = std::get_if<Number>(&given);
   if (number == nullptr && !std::holds_alternative<Whole>(given)) throw Unsupported("a number made of an object");
@@ -97,34 +97,6 @@ Value LoopOperations::python_type(PyObject* type, const Value& argument) {
   return Number{as_number(given, DType::kFloat64).id, DType::kFloat64, Strength::kWeak};
 }
 
-/// np.sum(x, axis=...) or x.sum(axis=...).
-Value LoopOperations::reduction(const Value& callable, const std::vector<Value>& arguments, const Value& axis) {
-  const auto* bound = std::get_if<Method>(&callable);
-  const auto* object = std::get_if<Ref>(&callable);
-  const bool is_method = bound != nullptr && bound->self != nullptr && bound->name == "sum" && arguments.empty();
-  const bool is_function = object != nullptr && np_.is_dispatcher(object->get()) && arguments.size() == 1 &&
-                           std::holds_alternative<GridRef>(arguments[0]) &&
-                           text_attribute(object->get(), "__module__") == "numpy" &&
-                           text_attribute(object->get(), "__name__") == "sum";
-  if (!is_method && !is_function) throw Unsupported("a call with an axis");
-  const GridRef grid = is_method ? bound->self : std::get<GridRef>(arguments[0]);
-  const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&axis);
-  const std::vector<Value> axes = tuple != nullptr ? (*tuple)->items : std::vector<Value>{axis};
-  const auto rank = static_cast<int64_t>(grid->extents.size());
-  std::vector<bool> dims(grid->extents.size());
-  for (const Value& each : axes) {
-    const auto* whole = std::get_if<Whole>(&each);
-    if (whole == nullptr || !whole->value.is_const()) throw Unsupported("an axis that is no int");
-    const int64_t d = whole->value.const_value();
-    if (d < -rank || d >= rank || dims[static_cast<size_t>(d < 0 ? d + rank : d)])
-      throw Unsupported("an axis that is not there");
-    dims[static_cast<size_t>(d < 0 ? d + rank : d)] = true;
-  }
-  if (is_integral(grid->dtype) || grid->dtype == DType::kBool) throw Unsupported("a sum of ints");
-  if (std::all_of(dims.begin(), dims.end(), [](bool summed) { return summed; })) return total(grid);
-  return sum_along(grid, dims);
-}
-
 Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arguments) {
   const std::string name = text_attribute(callable, "__name__");
   const size_t count = arguments.size();
@@ -135,7 +107,6 @@ Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arg
     if (name == "matmul" && count == 2) return dot(arguments[0], arguments[1]);
   } else if (np_.is_dispatcher(callable) && text_attribute(callable, "__module__") == "numpy") {
     if (name == "dot" && count == 2) return dot(arguments[0], arguments[1]);
-    if (name == "sum" && count == 1) return total(arguments[0]);
     if ((name == "empty_like" || name == "zeros_like") && count == 1 && std::holds_alternative<GridRef>(arguments[0])) {
       auto zeros = std::make_shared<Grid>(*std::get<GridRef>(arguments[0]));
       zeros->view.reset();

@@ -84,13 +84,9 @@ bool TraceEnds::leave_modes(const std::string& reason) {
 }
 
 bool TraceEnds::leave_apart() {
-  ++bypass_;
-  const bool back = take_back();
-  --bypass_;
-  if (!back) return false;
-  owner_.apart.insert(context_.whole.back());
-  retrace_ = true;
-  unwind();
+  const CompiledFunction* const whole = context_.whole.back();
+  if (!retry()) return false;
+  owner_.apart.insert(whole);
   return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <opcode.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "capture/entries/owner.h"
@@ -13,16 +14,21 @@
 
 namespace tatara::capture {
 
-LoopTracing::LoopTracing(TraceContext& context)
-    : TraceFeature(context), call_([] {
-        static std::atomic<uint64_t> calls = 0;
-        return ++calls;
-      }()) {}
+namespace {
+
+bool holds_array(const Frame& f, const NumpyApi& np) {
+  return std::any_of(f.locals(), f.locals() + f.local_count(),
+                     [&np](PyObject* local) { return local != nullptr && np.is_array(local); });
+}
+
+}  // namespace
+
+LoopTracing::LoopTracing(TraceContext& context) : TraceFeature(context) {}
 
 /// Whether the present trace may end here without anybody having asked for one graph.
-bool LoopTracing::may_break(const Frame& f) const {
-  return &f == context_.root && context_.ahead == nullptr && !context_.dry_run && context_.whole.empty() &&
-         trace_->pending_break.empty();
+bool LoopTracing::may_break() const {
+  return context_.ahead == nullptr && !context_.dry_run && context_.whole.empty() && trace_->pending_break.empty() &&
+         !owner_.fullgraph && !owner_.backend;
 }
 
 bool LoopTracing::may_run(const Frame& f) const {
@@ -36,9 +42,37 @@ bool LoopTracing::may_run(const Frame& f) const {
   return known_runs_;
 }
 
+bool LoopTracing::may_run_in(const Frame& called) const {
+  if (called.resumed || called.throwing || !may_run(called)) return false;
+  // Loops over plain numbers are constants of a trace.
+  return holds_array(called, *api_.numpy) || (owner_.loops != nullptr && owner_.loops->was_called(called.code()));
+}
+
+bool LoopTracing::watches(const Frame& called) const {
+  return api_.numpy != nullptr && (!api_.present() || holds_array(called, *api_.numpy)) && may_run(called);
+}
+
+bool LoopTracing::breaks_before(const Frame& called) const {
+  return owner_.loops != nullptr && owner_.loops->was_called(called.code()) && may_break() && may_run_in(called);
+}
+
+/// Of the frame's run, which one it is.
+uint64_t LoopTracing::number_of(const Frame& f) {
+  static std::atomic<uint64_t> last = 0;
+  const auto found =
+      std::find_if(numbers_.begin(), numbers_.end(), [&f](const auto& each) { return each.first == &f; });
+  return found != numbers_.end() ? found->second : numbers_.emplace_back(&f, ++last).second;
+}
+
+/// The frame ends. Its caller goes on with a graph if it has come to a loop.
+void LoopTracing::leaves(const Frame& f) {
+  if (numbers_.empty() || std::erase_if(numbers_, [&f](const auto& each) { return each.first == &f; }) == 0) return;
+  if (!context_.frames.empty()) ran_ = context_.frames.back();
+}
+
 /// Whether a loop by a condition begins here. Asked before each instruction, so code without one is known by its address.
 bool LoopTracing::is_at_while(const Frame& f) {
-  if (f.code() != without_while_ && (context_.state == State::kTracing ? &f == context_.root : may_run(f))) {
+  if (f.code() != without_while_ && ((context_.state == State::kTracing && &f == context_.root) || may_run(f))) {
     if (owner_.loops == nullptr) owner_.loops = std::make_shared<native::NativeLoops>();
     if (!owner_.loops->has_while(f.code())) {
       without_while_ = f.code();
@@ -54,19 +88,26 @@ std::optional<FrameAction> LoopTracing::at_instruction(Frame& f, int opcode) {
   const bool is_for = opcode == FOR_ITER;
   if (np == nullptr || (is_for ? f.stack_depth() == 0 : !is_at_while(f))) return std::nullopt;
   if (owner_.fullgraph || owner_.backend || disabled_here()) return std::nullopt;
-  const bool trace_open = context_.state == State::kTracing;
+  const bool trace_open = context_.state == State::kTracing, called = trace_open && &f != context_.root;
   const bool concrete =
       context_.state == State::kResuming || context_.state == State::kBroken || context_.state == State::kConcrete;
-  if (trace_open ? !may_break(f) : !concrete || !may_run(f)) return std::nullopt;
+  if (trace_open ? !may_break() : !concrete || !may_run(f)) return std::nullopt;
+  if (called && (!may_run(f) || !holds_array(f, *np))) return std::nullopt;
   if (owner_.loops == nullptr) owner_.loops = std::make_shared<native::NativeLoops>();
   const std::shared_ptr<native::NativeLoops> loops = owner_.loops;
+  const uint64_t number = number_of(f);
   {
     const Bypass bypass(bypass_);
-    if (!loops->prepare(f, *np, owner_.options, call_) || !np->allows_kernels(np->errstate().get()))
+    if (!loops->prepare(f, *np, owner_.options, number) || !np->allows_kernels(np->errstate().get()))
       return std::nullopt;
   }
+  if (called) {
+    // Where the call has written to what is older, its caller could not go on behind it.
+    loops->note_called(f.code());
+    if (ends().has_changed() && ends().retry()) return FrameAction::kRaise;
+  }
   if (trace_open) {
-    if (!ends().snapshot(f)) return FrameAction::kRun;
+    if (!called && !ends().snapshot(f)) return FrameAction::kRun;
     if (!graph_break("a loop over arrays, which runs as native code")) return FrameAction::kRaise;
   }
   if (context_.state == State::kBroken) {
@@ -75,7 +116,7 @@ std::optional<FrameAction> LoopTracing::at_instruction(Frame& f, int opcode) {
     context_.state = State::kConcrete;
   }
   const Bypass bypass(bypass_);
-  switch (loops->run(f, *np, owner_.options, call_)) {
+  switch (loops->run(f, *np, owner_.options, number)) {
     case native::NativeLoops::Outcome::kNone: return std::nullopt;
     case native::NativeLoops::Outcome::kTakenBack:
       context_.state = State::kConcrete;

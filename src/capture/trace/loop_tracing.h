@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "capture/trace/trace_context.h"
 
@@ -13,20 +14,29 @@ class LoopTracing final : public TraceFeature {
  public:
   explicit LoopTracing(TraceContext& context);
 
-  /// A root frame stands before an instruction. What is to be done with it where that was a loop, which has run as native code;
-  /// nullopt: the interpreter goes on. In a trace such a loop breaks the graph.
+  /// A frame stands before an instruction. What is to be done with it where that was a loop, which has run as native code;
+  /// nullopt: the interpreter goes on. In a trace such a loop breaks the graph, also in a function that is called.
   std::optional<FrameAction> at_instruction(Frame& f, int opcode);
   /// Whether the frame, which runs for real, may come to such a loop.
   bool may_run(const Frame& f) const;
-  /// Whether the frame stands right behind one. Asked once.
-  bool has_run(const Frame& f) { return std::exchange(ran_, nullptr) == &f; }
+  /// The same of a function that is called, where its loops may be worth it.
+  bool may_run_in(const Frame& called) const;
+  /// Whether instructions of a function that a trace enters are to be looked at.
+  bool watches(const Frame& called) const;
+  /// Whether the graph is to break where the function is called: it has had such a loop before.
+  bool breaks_before(const Frame& called) const;
+  /// Whether a graph may begin where the frame stands, without torch: behind such a loop or a call that had one, or where a
+  /// function begins that may come to one. Asked once.
+  bool begins(const Frame& f) { return std::exchange(ran_, nullptr) == &f || (f.offset() == 0 && may_run_in(f)); }
+  void leaves(const Frame& f);
 
  private:
-  bool may_break(const Frame& f) const;
+  bool may_break() const;
   bool is_at_while(const Frame& f);
+  uint64_t number_of(const Frame& f);
 
-  const uint64_t call_;
   const Frame* ran_ = nullptr;
+  std::vector<std::pair<const Frame*, uint64_t>> numbers_;  // of frames that came to a loop
   // What may_run() has found out last, and what was given up until then.
   mutable PyCodeObject* known_ = nullptr;
   mutable bool known_runs_ = false;

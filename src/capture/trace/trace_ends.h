@@ -37,6 +37,10 @@ class TraceEnds final : public TraceFeature {
   /// The program goes wrong after it was told that it is being compiled: if all can be taken back, the trace is made once more
   /// without telling so. True: the frames up to the root end, with a Python error set.
   bool retry_untold();
+  /// If all can be taken back, the trace is made once more. True: the frames up to the root end, with a Python error set.
+  bool retry();
+  /// Whether the instruction of the root has written to what is older than it.
+  bool has_changed() const;
   /// The same where the program cannot run again: what was written before the operator stays.
   void undo_later_writes();
   /// After take_back(): the frames up to the root end, past their handlers. False with a Python error set.

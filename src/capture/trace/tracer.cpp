@@ -176,7 +176,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
       !graph_break("LBFGS, which decides by the last bits of its sums", true)) {
     return FrameAction::kRaise;
   }
-  if (tracing() && entered_ && context_.breaks_inside(f)) {
+  if (tracing() && entered_ && (context_.breaks_inside(f) || loops().breaks_before(f))) {
     if (!graph_break("call of " + text_of(f.code()->co_name) + ", in which graphs break")) return FrameAction::kRaise;
     context_.frames.push_back(&f);
     f.root = true;
@@ -184,6 +184,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   }
   if (tracing()) {
     context_.frames.push_back(&f);
+    f.root = loops().watches(f);
     TATARA_LOG(kCapture, "  enter ", place_text(f.code(), 0));
     if (f.throwing && PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0) lifetimes().closes(f);
     mark_starred(f);
@@ -191,7 +192,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   }
   // The program runs for real between two graphs: the functions that it calls there may have graphs of their own.
   if (context_.state == State::kConcrete && !context_.stopped && !disabled_here() && !f.resumed && !f.throwing &&
-      context_.may_be_root(f) && holds_tensors(f)) {
+      ((context_.may_be_root(f) && holds_tensors(f)) || loops().may_run_in(f))) {
     context_.frames.push_back(&f);
     f.root = true;
     bool made = false;
@@ -274,6 +275,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
   }
   if (context_.idle.frame == &f) context_.idle = {};
   if (!context_.frames.empty() && context_.frames.back() == &f) context_.frames.pop_back();
+  loops().leaves(f);
   if (tracing() && &f != context_.root) TATARA_LOG(kCapture, "  leave ", place_text(f.code(), 0));
   if (tracing()) lifetimes().break_if_closing_fails(f, how, result);
   if (tracing() && result != nullptr) numbers().settle_result(f, result);
@@ -317,6 +319,7 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
   switch (context_.state) {
     case State::kOff: modes().set_mode(false); return FrameAction::kRun;
     case State::kTracing:
+      if (&f != context_.root) return FrameAction::kRun;  // a loop was looked for
       if (!vm_sees_frames()) {
         if (!graph_break("another compiler took the interpreter's frames (in another thread)"))
           return FrameAction::kRaise;
@@ -338,7 +341,7 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
     case State::kConcrete:
       if (context_.state == State::kBroken) ends().end_trace();  // it holds nothing any more
       modes().set_mode(false);
-      if (context_.may_be_root(f) || loops().has_run(f)) return at_boundary(f, opcode);
+      if (context_.may_be_root(f) || loops().begins(f)) return at_boundary(f, opcode);
       f.root = loops().may_run(f);
       return FrameAction::kRun;
   }

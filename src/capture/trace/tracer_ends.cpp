@@ -65,6 +65,14 @@ bool TraceContext::graph_break(const std::string& reason, bool stay_eager) {
   return features.ends->graph_break(reason, stay_eager);
 }
 
+bool TraceEnds::has_changed() const {
+  const Trace& t = *trace_;
+  bool changed = t.mutated;
+  for (size_t n = t.snap.nodes; n < t.tape.nodes().size(); ++n)
+    changed = changed || changes_older(t.tape, n, t.snap.nodes);
+  return changed;
+}
+
 bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   Trace& t = *trace_;
   if (context_.ahead != nullptr) {
@@ -89,9 +97,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   const BreakInfo why = here(reason);
   auto entry = std::make_unique<Entry>();
   entry->why = why;
-  bool changed = t.mutated;
-  for (size_t n = t.snap.nodes; n < t.tape.nodes().size(); ++n)
-    changed = changed || changes_older(t.tape, n, t.snap.nodes);
+  const bool changed = has_changed();
   take_sources();
   const ReconstructionWorld world = reconstruction_world();
   ReconstructionBuilder builder(entry->reconstruction, world, api_);
@@ -161,7 +167,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   if (ok && interrupted()) ok = deliver() == 0;  // not later: what follows may wait for long
   // Each frame may go on with a graph of its own once the present instruction is done.
   for (Frame* frame : context_.frames) {
-    if (frame != context_.root) frame->root = context_.may_be_root(*frame) || modes().count() > 0;
+    if (frame != context_.root) frame->root = context_.may_be_root(*frame) || modes().count() > 0 || !api_.present();
   }
   return ok;
 }
@@ -210,12 +216,17 @@ bool TraceEnds::unwind() {
 }
 
 bool TraceEnds::retry_untold() {
-  if (!trace_->asked_compiling || context_.dry_run || context_.ahead != nullptr) return false;
+  if (!trace_->asked_compiling || context_.dry_run || context_.ahead != nullptr || !retry()) return false;
+  owner_.tells_eager = true;
+  return true;
+}
+
+bool TraceEnds::retry() {
   ++bypass_;
   const bool back = take_back();
   --bypass_;
   if (!back) return false;
-  owner_.tells_eager = retrace_ = true;
+  retrace_ = true;
   unwind();
   return true;
 }
