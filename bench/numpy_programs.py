@@ -27,7 +27,9 @@ import harness
 
 REPOSITORY = "https://github.com/spcl/npbench"
 COMMIT = "f2d7f27d87ba4881991e62c18a607aa6ba52b260"
-ROUND_SECONDS = 0.5  # so long each contender is timed
+ROUND_SECONDS = 1.0  # so long the contenders are timed, in turns
+TURN_SECONDS = 0.05
+MOST_CALLS = 100  # of one turn
 TOLERANCE = 1e-7  # of the largest element; 1e-4 for float32
 
 
@@ -106,16 +108,23 @@ def difference(mine: Any, theirs: Any, tolerance: float, place: str = "result") 
     return f"{place}: off by {float(np.nanmax(np.abs(a - b))):.3g} of {scale:.3g}"
 
 
-def median_ms(call: Callable[[], object], prepare: Callable[[], object], seconds: float) -> float:
-    """Of calls for so many seconds, at least three; `prepare` makes fresh arguments before each."""
-    times: list[float] = []
+def medians_ms(calls: list[Callable[[], object]], prepare: Callable[[], object], seconds: float) -> list[float]:
+    """Of calls for so many seconds, at least three each; `prepare` makes fresh arguments before each.
+
+    They are timed in turns of some calls, so that what else the machine does slows all of them down.
+    """
+    times: list[list[float]] = [[] for _ in calls]
     end = time.perf_counter() + seconds
-    while len(times) < 3 or (time.perf_counter() < end and len(times) < 1000):
-        prepare()
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times)
+    while len(times[0]) < 3 or time.perf_counter() < end:
+        for call, taken in zip(calls, times, strict=True):
+            spent = 0.0
+            while spent < TURN_SECONDS:
+                prepare()
+                start = time.perf_counter()
+                call()
+                taken.append(time.perf_counter() - start)
+                spent += max(taken[-1], TURN_SECONDS / MOST_CALLS)
+    return [1e3 * statistics.median(taken) for taken in times]
 
 
 def measure(source: pathlib.Path, facts: dict[str, Any], preset: str, scale: float) -> dict[str, Any]:
@@ -138,7 +147,6 @@ def measure(source: pathlib.Path, facts: dict[str, Any], preset: str, scale: flo
         return result, tuple(state["arguments"])
 
     expected = run(program)
-    numpy_ms = median_ms(lambda: program(*state["arguments"]), prepare, ROUND_SECONDS)
     compiled = tatara.compile(program)
     start = time.perf_counter()
     wrong = None
@@ -150,7 +158,9 @@ def measure(source: pathlib.Path, facts: dict[str, Any], preset: str, scale: flo
         if wrong:
             wrong = f"call {turn + 1}: {wrong}"
             break
-    compiled_ms = median_ms(lambda: compiled(*state["arguments"]), prepare, ROUND_SECONDS)
+    numpy_ms, compiled_ms = medians_ms(
+        [lambda: program(*state["arguments"]), lambda: compiled(*state["arguments"])], prepare, ROUND_SECONDS
+    )
     report = report_of(compiled)
     return {
         "right": wrong is None,

@@ -18,21 +18,21 @@ PAGE: list[Callable[..., Any]] = []
 N = 60
 
 
-def arguments(names: tuple[str, ...]) -> list[Any]:
+def arguments(names: tuple[str, ...], size: int = N) -> list[Any]:
     """By the names of a program's parameters."""
     rng = np.random.default_rng(5)
     values: dict[str, Any] = {
-        "a": rng.random(N) + 0.5,
-        "b": rng.random(N) - 0.5,
-        "m": rng.random((N, N)),
-        "k": rng.integers(0, N, N),
-        "u8": rng.integers(0, 256, N, dtype=np.uint8),
-        "i32": rng.integers(-9, 9, N).astype(np.int32),
-        "f32": rng.random(N).astype(np.float32),
-        "z": rng.random(N) + 1j * rng.random(N),
-        "flags": rng.random(N) > 0.5,
-        "out": np.zeros(N),
-        "n": 40,
+        "a": rng.random(size) + 0.5,
+        "b": rng.random(size) - 0.5,
+        "m": rng.random((size, size)),
+        "k": rng.integers(0, size, size),
+        "u8": rng.integers(0, 256, size, dtype=np.uint8),
+        "i32": rng.integers(-9, 9, size).astype(np.int32),
+        "f32": rng.random(size).astype(np.float32),
+        "z": rng.random(size) + 1j * rng.random(size),
+        "flags": rng.random(size) > 0.5,
+        "out": np.zeros(size),
+        "n": 2 * size // 3,
         "x": 0.3,
     }
     return [values[name] for name in names]

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "support/error.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture::native {
@@ -15,12 +16,43 @@ LoopBuilder::LoopBuilder(std::string name) {
   kernel_.ctx = std::make_shared<ExprContext>();
 }
 
-int LoopBuilder::add_buffer(std::string name, DType dtype, int64_t numel, ArgKind kind) {
-  kernel_.buffers.push_back({std::move(name), dtype, kind, constant(numel)});
+int LoopBuilder::add_buffer(std::string name, DType dtype, Expr numel, ArgKind kind) {
+  kernel_.buffers.push_back({std::move(name), dtype, kind, numel});
   return static_cast<int>(kernel_.buffers.size()) - 1;
 }
 
-Expr LoopBuilder::new_variable(Expr extent) { return ctx().loop_symbol(str_cat("i", variables_++), extent); }
+Expr LoopBuilder::new_variable(Expr extent) {
+  const Expr variable = ctx().loop_symbol(str_cat("i", variables_++), extent);
+  extents_.emplace_back(variable, extent);
+  return variable;
+}
+
+void LoopBuilder::add_size(const IntRange& range) {
+  kernel_.sizes.push_back(ctx().symbol(str_cat("s", kernel_.sizes.size()), range));
+}
+
+bool LoopBuilder::is_known(Expr e) const {
+  std::vector<Expr> symbols;
+  collect_symbols(e, symbols);
+  return std::all_of(symbols.begin(), symbols.end(), [this](Expr symbol) {
+    return std::find(kernel_.sizes.begin(), kernel_.sizes.end(), symbol) != kernel_.sizes.end();
+  });
+}
+
+Expr LoopBuilder::most_of(Expr e) {
+  if (kernel_.sizes.empty() || e.is_const()) return constant(ctx().range(e).hi);
+  // Inner loops come behind outer ones.
+  for (auto it = extents_.rbegin(); it != extents_.rend(); ++it) {
+    const auto& [variable, extent] = *it;
+    if (!e.contains(variable)) continue;
+    const Expr factor = e.coefficient_of(variable);
+    if (!factor.valid() || !factor.is_const()) throw Unsupported("an array whose largest size is not known");
+    const Expr worst = factor.const_value() > 0 ? ctx().sub(extent, constant(1)) : constant(0);
+    e = ctx().substitute(e, {{variable, worst}});
+  }
+  if (!is_known(e)) throw Unsupported("an array whose largest size is not known");
+  return ctx().range(e).lo < 0 ? ctx().max(e, constant(0)) : e;
+}
 
 ScalarId LoopBuilder::let(loops::Scalar scalar) {
   const ScalarId id = kernel_.new_scalar(scalar.dtype);
@@ -70,7 +102,7 @@ void LoopBuilder::store(int buffer, Expr at, ScalarId value) {
 }
 
 Expr LoopBuilder::checked(ScalarId value, Expr size, bool wrap) {
-  const Expr symbol = ctx().symbol(str_cat("x", values_++), {0, std::max<int64_t>(size.const_value() - 1, 0)});
+  const Expr symbol = ctx().symbol(str_cat("x", values_++), {0, std::max<int64_t>(ctx().range(size).hi - 1, 0)});
   put(IndexValue{value, symbol, size, wrap, true, kNoScalar});
   return symbol;
 }

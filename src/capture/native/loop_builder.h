@@ -28,7 +28,17 @@ class LoopBuilder {
   ExprContext& ctx() { return *kernel_.ctx; }
   DType dtype(ScalarId id) const { return kernel_.scalar_types[static_cast<size_t>(id)]; }
 
-  int add_buffer(std::string name, DType dtype, int64_t numel, loops::ArgKind kind = loops::ArgKind::kInOut);
+  int add_buffer(std::string name, DType dtype, Expr numel, loops::ArgKind kind = loops::ArgKind::kInOut);
+  /// A symbol whose value comes with each run.
+  void add_size(const IntRange& range);
+  Expr size(int n) const { return kernel_.sizes[static_cast<size_t>(n)]; }
+  size_t size_count() const { return kernel_.sizes.size(); }
+  /// Whether the value is the same in all turns.
+  bool is_known(Expr e) const;
+  /// Of such a value.
+  ExprProgram program_of(Expr e) const { return ExprProgram(e, kernel_.sizes); }
+  /// The largest value that it takes in any turn. Throws Unsupported where that is not known.
+  Expr most_of(Expr e);
   /// A loop variable over [0, extent).
   Expr new_variable(Expr extent);
   Expr constant(int64_t value) { return ctx().constant(value); }
@@ -68,6 +78,7 @@ class LoopBuilder {
   loops::Kernel kernel_;
   std::vector<loops::For> open_;
   int variables_ = 0, values_ = 0;
+  std::vector<std::pair<Expr, Expr>> extents_;  // of loop variables
 };
 
 }  // namespace tatara::capture::native

@@ -40,7 +40,8 @@ Value LoopOperations::element_or_view(View view) {
 /// An int of an array as one of Python's, from 0 up to `most`, or with `wrap` from the end; other values stop the kernel. The same
 /// element that nothing has written meanwhile is the same int.
 Whole LoopOperations::bounded_int(const Number& number, Expr most, bool wrap) {
-  if (!is_integral(number.dtype) || !most.is_const()) throw Unsupported("an index that is no int, or into a part");
+  if (!is_integral(number.dtype) || !builder_->is_known(most))
+    throw Unsupported("an index that is no int, or into a part");
   const auto key = std::tuple(number.array, number.place, most, wrap);
   const auto found =
       std::find_if(bounded_.begin(), bounded_.end(), [&](const auto& each) { return each.first == key; });
@@ -48,7 +49,7 @@ Whole LoopOperations::bounded_int(const Number& number, Expr most, bool wrap) {
   // Large unsigned ints would seem to count from the end.
   const bool from_end = wrap && number.dtype != DType::kUInt64;
   const Expr value = builder_->checked(number.id, builder_->ctx().add(most, builder_->constant(1)), from_end);
-  const Whole whole{value, {0, most.const_value()}};
+  const Whole whole{value, {0, range_of(most).hi}};
   if (number.array >= 0) bounded_.emplace_back(key, whole);
   return whole;
 }
@@ -56,7 +57,7 @@ Whole LoopOperations::bounded_int(const Number& number, Expr most, bool wrap) {
 /// One dimension by an array of ints.
 GridRef LoopOperations::gather(const GridRef& source, const GridRef& places) {
   const View view = *source->view;
-  if (view.extents.size() != 1 || !view.extents[0].is_const() || !is_integral(places->dtype))
+  if (view.extents.size() != 1 || !builder_->is_known(view.extents[0]) || !is_integral(places->dtype))
     throw Unsupported("an index by an array");
   auto result = std::make_shared<Grid>();
   result->dtype = source->dtype;
@@ -71,10 +72,13 @@ GridRef LoopOperations::gather(const GridRef& source, const GridRef& places) {
 }
 
 Expr LoopOperations::place_of_index(const Whole& index, Expr extent) {
+  ExprContext& ctx = builder_->ctx();
   const IntRange size = range_of(extent);
-  if (index.range.lo >= 0 && index.range.hi < size.lo) return index.value;
-  if (index.range.hi < 0 && index.range.lo >= -size.lo) return builder_->ctx().add(index.value, extent);
-  if (!extent.is_const()) throw Unsupported("an index that is not known to be inside");
+  const Expr from_end = ctx.add(index.value, extent);
+  if (index.range.lo >= 0 && (index.range.hi < size.lo || range_of(ctx.sub(extent, index.value)).lo > 0))
+    return index.value;
+  if (index.range.hi < 0 && (index.range.lo >= -size.lo || range_of(from_end).lo >= 0)) return from_end;
+  if (!builder_->is_known(extent)) throw Unsupported("an index that is not known to be inside");
   return builder_->checked(builder_->index(index.value, DType::kInt64), extent, true);
 }
 
@@ -92,10 +96,13 @@ void LoopOperations::slice_dimension(const Slice& slice, Expr extent, Expr strid
     const auto* number = std::get_if<Number>(&*value);
     const Whole whole = number != nullptr ? bounded_int(*number, extent, false) : std::get<Whole>(*value);
     const Whole* const given = &whole;
-    if (given->range.lo >= 0) return given->range.hi <= size.lo ? given->value : ctx.min(given->value, extent);
+    if (given->range.lo >= 0) {
+      const bool inside = given->range.hi <= size.lo || range_of(ctx.sub(extent, given->value)).lo >= 0;
+      return inside ? given->value : ctx.min(given->value, extent);
+    }
     if (given->range.hi >= 0) throw Unsupported("a slice that begins or ends at an int whose sign varies");
     const Expr from_end = ctx.add(given->value, extent);
-    return given->range.lo >= -size.lo ? from_end : ctx.max(from_end, ctx.constant(0));
+    return given->range.lo >= -size.lo || range_of(from_end).lo >= 0 ? from_end : ctx.max(from_end, ctx.constant(0));
   };
   const Expr from = bound(slice.from, ctx.constant(0));
   Expr length = ctx.sub(bound(slice.to, extent), from);
@@ -243,20 +250,28 @@ void LoopOperations::store_elements(const View& target, const GridRef& value) {
 /// An array of its own with these elements.
 GridRef LoopOperations::materialise(const GridRef& value) {
   View view;
-  int64_t numel = 1;
+  ExprContext& ctx = builder_->ctx();
+  Expr numel = ctx.constant(1);
   view.strides.resize(value->extents.size());
   for (size_t d = value->extents.size(); d-- > 0;) {
-    const int64_t most = range_of(value->extents[d]).hi;
+    const Expr most = builder_->most_of(value->extents[d]);
     constexpr int64_t kMost = int64_t{1} << 28;
-    if (most > kMost || numel * std::max<int64_t>(most, 1) > kMost)
+    if (most.is_const() &&
+        (most.const_value() > kMost || (numel.is_const() && numel.const_value() * most.const_value() > kMost)))
       throw Unsupported("a temporary array that may be large");
-    view.strides[d] = builder_->constant(numel);
-    numel *= std::max<int64_t>(most, 1);
+    view.strides[d] = numel;
+    numel = ctx.mul(numel, range_of(most).lo >= 1 ? most : ctx.max(most, ctx.constant(1)));
   }
   view.extents = value->extents;
   view.offset = builder_->constant(0);
   view.array = builder_->add_buffer("temporary", value->dtype, numel);
-  program_->buffers.push_back({LoopProgram::Buffer::Kind::kScratch, value->dtype, -1, true, 0, numel});
+  LoopProgram::Buffer buffer{LoopProgram::Buffer::Kind::kScratch, value->dtype, -1, true, 0, 0, std::nullopt};
+  if (numel.is_const()) {
+    buffer.numel = numel.const_value();
+  } else {
+    buffer.varying = builder_->program_of(numel);
+  }
+  program_->buffers.push_back(std::move(buffer));
   store_elements(view, value);
   return view_grid(std::move(view));
 }

@@ -32,6 +32,15 @@ NumberTag tag_of(DType dtype, bool numpys) {
   return !numpys ? NumberTag::kFloat : dtype == DType::kFloat64 ? NumberTag::kFloat64 : NumberTag::kFloat32;
 }
 
+/// What the same name was in another program.
+const LocalFact* fact_before(const LoopProgram* program, const LocalFact& fact) {
+  if (program == nullptr) return nullptr;
+  const auto found = std::find_if(program->locals.begin(), program->locals.end(), [&fact](const LocalFact& each) {
+    return each.local == fact.local && each.kind == fact.kind;
+  });
+  return found != program->locals.end() ? &*found : nullptr;
+}
+
 /// Of numbers that one local has, one after the other.
 bool is_whole_type(DType dtype) { return is_integral(dtype) || dtype == DType::kBool; }
 
@@ -205,8 +214,11 @@ Value LoopReader::given_local(int local) {
     fact.kind = LocalFact::Kind::kWhole;
     fact.value = PyLong_AsLongLongAndOverflow(object.get(), &overflow);
     if (overflow != 0 || !lies_within({fact.value, fact.value}, -kExact, kExact)) throw Unsupported("a large int");
+    const LocalFact* const earlier = fact_before(before_, fact);
+    const Expr value = term(earlier != nullptr ? earlier->value : fact.value, fact.value,
+                            {SizePlace::Kind::kInt, local, 0, 0}, fact.whole);
     program_->locals.push_back(fact);
-    return Whole{builder_->constant(fact.value), {fact.value, fact.value}};
+    return Whole{value, range_of(value)};
   }
   if (PyLong_Check(object.get()) || PyFloat_CheckExact(object.get()) || PyComplex_CheckExact(object.get()) ||
       np_.is_scalar(object.get())) {
@@ -217,6 +229,24 @@ Value LoopReader::given_local(int local) {
   return given_array(object.get(), fact);
 }
 
+Expr LoopReader::term(int64_t before, int64_t now, const SizePlace& place, SizeTerm& found) {
+  found = sizes_.term(before, now, place);
+  while (builder_->size_count() < sizes_.places().size()) builder_->add_size(kVaryingSize);
+  return sizes_.expr(found, *builder_);
+}
+
+/// The sizes of an array, where some of them have changed.
+void LoopReader::find_terms(LocalFact& fact) {
+  const LocalFact* const earlier = fact_before(before_, fact);
+  if (earlier == nullptr || earlier->sizes == fact.sizes) return;
+  if (earlier->sizes.size() != fact.sizes.size() || !describes_dense(fact) || !describes_dense(*earlier))
+    throw Unsupported("an array of another layout");
+  fact.terms.resize(fact.sizes.size());
+  for (size_t d = 0; d < fact.sizes.size(); ++d)
+    term(earlier->sizes[d], fact.sizes[d], {SizePlace::Kind::kDimension, fact.local, static_cast<int>(d), 0},
+         fact.terms[d]);
+}
+
 /// `fact` says which one it is.
 GridRef LoopReader::given_array(PyObject* object, LocalFact fact) {
   if (!np_.is_array(object)) throw Unsupported(str_cat("a value of type ", Py_TYPE(object)->tp_name));
@@ -225,7 +255,7 @@ GridRef LoopReader::given_array(PyObject* object, LocalFact fact) {
   }
   if (fact.sizes.empty()) throw Unsupported("an array without dimensions");
   fact.kind = LocalFact::Kind::kArray;
-  LoopProgram::Buffer buffer{LoopProgram::Buffer::Kind::kArray, fact.dtype, fact.local, false, 0, 1};
+  LoopProgram::Buffer buffer{LoopProgram::Buffer::Kind::kArray, fact.dtype, fact.local, false, 0, 1, std::nullopt};
   View view;
   for (size_t d = 0; d < fact.sizes.size(); ++d) {
     if (fact.sizes[d] == 0) throw Unsupported("an empty array");
@@ -235,10 +265,18 @@ GridRef LoopReader::given_array(PyObject* object, LocalFact fact) {
     view.extents.push_back(builder_->constant(fact.sizes[d]));
     view.strides.push_back(builder_->constant(fact.strides[d]));
   }
+  find_terms(fact);
+  Expr numel = builder_->constant(fact.terms.empty() ? buffer.numel : 1);
+  for (size_t d = fact.terms.size(); d-- > 0;) {
+    view.extents[d] = sizes_.expr(fact.terms[d], *builder_);
+    view.strides[d] = numel;
+    numel = builder_->ctx().mul(numel, view.extents[d]);
+  }
+  if (!fact.terms.empty()) buffer.varying = builder_->program_of(numel);
   const auto [found, is_new] = arrays_.emplace(object, static_cast<int>(program_->buffers.size()));
   if (is_new) {
     program_->buffers.push_back(buffer);
-    builder_->add_buffer(str_cat("a", found->second), fact.dtype, buffer.numel);
+    builder_->add_buffer(str_cat("a", found->second), fact.dtype, numel);
   }
   view.array = fact.array = found->second;
   view.offset = builder_->constant(buffer.low);
@@ -314,10 +352,10 @@ void LoopReader::keep_array(int local, const Grid& made, const View& view) {
   const bool is_view = buffer.kind == LoopProgram::Buffer::Kind::kArray;
   bool known = is_view ? np_.writeable(place_.object(buffer.local)) : !made.view && is_in_order(made);
   for (size_t d = 0; d < view.extents.size(); ++d) {
-    known = known && view.extents[d].is_const() && view.strides[d].is_const();
+    known = known && builder_->is_known(view.extents[d]) && builder_->is_known(view.strides[d]);
     if (!known) break;
-    result.sizes.push_back(view.extents[d].const_value());
-    result.strides.push_back(view.strides[d].const_value());
+    result.sizes.push_back(builder_->program_of(view.extents[d]));
+    result.strides.push_back(builder_->program_of(view.strides[d]));
   }
   if (!known) {
     lost_.insert(local);

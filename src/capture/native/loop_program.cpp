@@ -20,18 +20,6 @@ using Buffer = LoopProgram::Buffer;
 
 namespace {
 
-struct Span {
-  const char* begin;
-  const char* end;
-  bool meets(const Span& other) const { return begin < other.end && other.begin < end; }
-};
-
-Span span_of(const Buffer& buffer, PyObject* array) {
-  const int64_t element = dtype_size(buffer.dtype);
-  const char* begin = static_cast<const char*>(NumpyApi::data(array)) - buffer.low * element;
-  return {begin, begin + buffer.numel * element};
-}
-
 /// No two elements of such an array are one in memory.
 bool is_plain(const LocalFact& fact) {
   std::vector<std::pair<int64_t, int64_t>> dims;
@@ -60,12 +48,12 @@ std::optional<int64_t> int_of(PyObject* object) {
   return overflow == 0 ? std::optional(value) : std::nullopt;
 }
 
-bool fits_fact(const LocalFact& fact, PyObject* object, const NumpyApi& np) {
+bool fits_fact(const LocalFact& fact, PyObject* object, std::span<const int64_t> values, const NumpyApi& np) {
   using Kind = LocalFact::Kind;
   if (object == nullptr) return false;
   switch (fact.kind) {
     case Kind::kUnbound: return false;
-    case Kind::kWhole: return PyLong_CheckExact(object) && int_of(object) == fact.value;
+    case Kind::kWhole: return PyLong_CheckExact(object) && int_of(object) == fact.whole.value(values);
     case Kind::kInt: {
       constexpr int64_t kMost = int64_t{1} << 52;
       const std::optional<int64_t> value = PyLong_CheckExact(object) ? int_of(object) : std::nullopt;
@@ -83,7 +71,7 @@ bool fits_fact(const LocalFact& fact, PyObject* object, const NumpyApi& np) {
   DType dtype = DType::kFloat64;
   std::vector<int64_t> sizes, strides;
   if (np.is_array(object) != (fact.kind == Kind::kArray) || !np.describe(object, dtype, sizes, strides)) return false;
-  return dtype == fact.dtype && sizes == fact.sizes && strides == fact.strides;
+  return dtype == fact.dtype && fact.has_layout(sizes, strides, values);
 }
 
 PyObject* found_name(const NameFact& fact, const Frame& f) {
@@ -116,10 +104,11 @@ int LoopProgram::traverse(const Visitor& visit) const {
   return visit(functions);
 }
 
-bool LoopRange::same_as(const LoopRange& other) const {
-  return kind == other.kind && first == other.first && step == other.step && turns == other.turns &&
+bool LoopRange::goes_as(const LoopRange& other) const {
+  return kind == other.kind && first == other.first && step == other.step &&
+         (kind != Kind::kRange || turns == other.turns) &&
          std::equal(parts.begin(), parts.end(), other.parts.begin(), other.parts.end(),
-                    [](const LoopRange& a, const LoopRange& b) { return a.same_as(b); });
+                    [](const LoopRange& a, const LoopRange& b) { return a.goes_as(b); });
 }
 
 namespace {
@@ -135,18 +124,20 @@ LoopPlace place_of(const Frame& f, const LoopRange& range) {
   return place;
 }
 
-bool LoopProgram::fits(const LoopPlace& place, const NumpyApi& np) const {
+bool LoopProgram::fits(const LoopPlace& place, const LoopRange& now, const NumpyApi& np) const {
+  const std::optional<std::vector<int64_t>> values = read_sizes(place, now, np);
+  if (!values || !fits_range(now, *values)) return false;
   const Frame& f = place.frame;
   for (const LocalFact& fact : locals) {
     PyObject* const object = place.object(fact.local);
-    if (!fits_fact(fact, object != nullptr ? seen_value(object).get() : nullptr, np)) return false;
+    if (!fits_fact(fact, object != nullptr ? seen_value(object).get() : nullptr, *values, np)) return false;
     // Names of one array are names of one array again, and of no other.
     for (const LocalFact& other : locals) {
       if (fact.kind != LocalFact::Kind::kArray || other.kind != LocalFact::Kind::kArray) continue;
       if ((fact.array == other.array) != (object == place.object(other.local))) return false;
     }
     const bool is_written = fact.kind == LocalFact::Kind::kArray && buffers[static_cast<size_t>(fact.array)].written;
-    if (is_written && (!np.writeable(object) || !is_plain(fact))) return false;
+    if (is_written && (!np.writeable(object) || (fact.terms.empty() && !is_plain(fact)))) return false;
   }
   for (const NameFact& fact : names) {
     if (found_name(fact, f) == fact.value.get()) continue;
@@ -160,7 +151,8 @@ bool LoopProgram::fits(const LoopPlace& place, const NumpyApi& np) const {
     if (written.kind != Buffer::Kind::kArray || !written.written) continue;
     for (const Buffer& other : buffers) {
       if (other.kind != Buffer::Kind::kArray || &other == &written) continue;
-      if (span_of(written, place.object(written.local)).meets(span_of(other, place.object(other.local)))) return false;
+      const LoopSpan span = span_of(written, place.object(written.local), *values);
+      if (span.meets(span_of(other, place.object(other.local), *values))) return false;
     }
   }
   return true;
@@ -169,7 +161,9 @@ bool LoopProgram::fits(const LoopPlace& place, const NumpyApi& np) const {
 /// The memory of one run. What arrays held before it can be put back.
 class LoopMemory {
  public:
-  LoopMemory(const LoopProgram& program, const LoopPlace& place) {
+  /// Throws std::bad_alloc.
+  LoopMemory(const LoopProgram& program, const LoopPlace& place, std::vector<int64_t> values)
+      : sizes(std::move(values)) {
     numbers.resize(static_cast<size_t>(program.numbers) + 1);
     tags.resize(numbers.size());
     wholes.resize(2 * static_cast<size_t>(program.wholes) + 1);
@@ -194,11 +188,11 @@ class LoopMemory {
         case Buffer::Kind::kFlags: pointers.push_back(flags.data()); break;
         case Buffer::Kind::kScratch:
           owned_.push_back(std::make_unique_for_overwrite<std::max_align_t[]>(
-              static_cast<size_t>(buffer.numel * dtype_size(buffer.dtype)) / sizeof(std::max_align_t) + 1));
+              program.bytes_of(buffer, sizes) / sizeof(std::max_align_t) + 1));
           pointers.push_back(owned_.back().get());
           break;
         case Buffer::Kind::kArray: {
-          const Span span = span_of(buffer, place.object(buffer.local));
+          const LoopSpan span = program.span_of(buffer, place.object(buffer.local), sizes);
           pointers.push_back(const_cast<char*>(span.begin));
           if (!buffer.written) break;
           const auto bytes = static_cast<size_t>(span.end - span.begin);
@@ -216,6 +210,7 @@ class LoopMemory {
 
   std::vector<double> numbers;
   std::vector<int64_t> tags, wholes, flags;
+  std::vector<int64_t> sizes;
   std::vector<void*> pointers;
 
  private:
@@ -279,14 +274,19 @@ bool LoopProgram::set_locals(Frame& f, const LoopPlace& place, const NumpyApi& n
     if (memory.wholes[2 * slot + 1] != result.statement) continue;
     const Buffer& buffer = buffers[static_cast<size_t>(result.buffer)];
     auto* data = static_cast<char*>(memory.pointers[static_cast<size_t>(result.buffer)]);
+    const auto all = [&memory](const std::vector<ExprProgram>& programs) {
+      std::vector<int64_t> values;
+      for (const ExprProgram& program : programs) values.push_back(program.evaluate(memory.sizes));
+      return values;
+    };
+    const std::vector<int64_t> shape = all(result.sizes), strides = all(result.strides);
     Ref object;
     if (buffer.kind == Buffer::Kind::kArray) {
       data += memory.wholes[2 * slot] * dtype_size(buffer.dtype);
-      object = np.view(place.object(buffer.local), data, buffer.dtype, result.sizes, result.strides);
+      object = np.view(place.object(buffer.local), data, buffer.dtype, shape, strides);
     } else {
-      object = np.new_array(buffer.dtype, result.sizes, result.strides);
-      const auto bytes = static_cast<size_t>(buffer.numel) * static_cast<size_t>(dtype_size(buffer.dtype));
-      if (object) std::memcpy(NumpyApi::data(object.get()), data, bytes);
+      object = np.new_array(buffer.dtype, shape, strides);
+      if (object) std::memcpy(NumpyApi::data(object.get()), data, bytes_of(buffer, memory.sizes));
     }
     if (!object) return false;
     made.emplace_back(result.local, std::move(object));
@@ -295,11 +295,11 @@ bool LoopProgram::set_locals(Frame& f, const LoopPlace& place, const NumpyApi& n
   return true;
 }
 
-LoopProgram::Outcome LoopProgram::run(Frame& f, const LoopPlace& place, const NumpyApi& np, int64_t& done,
-                                      const LoopExit*& left) {
+LoopProgram::Outcome LoopProgram::run(Frame& f, const LoopPlace& place, const LoopRange& now, const NumpyApi& np,
+                                      int64_t& done, const LoopExit*& left) {
   std::optional<LoopMemory> kept;
   try {
-    kept.emplace(*this, place);
+    kept.emplace(*this, place, read_sizes(place, now, np).value());
   } catch (const std::bad_alloc&) {
     return Outcome::kTakenBack;  // the interpreter may need less
   }
@@ -308,19 +308,19 @@ LoopProgram::Outcome LoopProgram::run(Frame& f, const LoopPlace& place, const Nu
   bool fault = false;
   // A signal is looked for as often as a person notices.
   constexpr std::chrono::milliseconds kPatience(50);
-  for (int64_t share = 1; done < range.turns && !fault && memory.flags[0] == 0;) {
-    const int64_t end = std::min(range.turns, done + share);
+  for (int64_t share = 1; done < now.turns && !fault && memory.flags[0] == 0;) {
+    const int64_t end = std::min(now.turns, done + share);
     const auto start = std::chrono::steady_clock::now();
     Py_BEGIN_ALLOW_THREADS;
     KernelFault where{};
     std::feclearexcept(FE_ALL_EXCEPT);
-    fault = code.fn(memory.pointers.data(), nullptr, nullptr, done, end, &where) != 0;
+    fault = code.fn(memory.pointers.data(), memory.sizes.data(), nullptr, done, end, &where) != 0;
     // NumPy warns of these, and Python raises errors for some: they say so themselves.
     fault = fault || std::fetestexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW) != 0;
     Py_END_ALLOW_THREADS;
     done = end;
     if (std::chrono::steady_clock::now() - start < kPatience) share *= 2;
-    if (!fault && memory.flags[0] == 0 && done < range.turns && PyErr_CheckSignals() != 0) break;
+    if (!fault && memory.flags[0] == 0 && done < now.turns && PyErr_CheckSignals() != 0) break;
   }
   if (fault) {
     memory.put_back();
@@ -336,7 +336,7 @@ LoopProgram::Outcome LoopProgram::run(Frame& f, const LoopPlace& place, const Nu
     done = memory.flags[1] + 1;
     return Outcome::kLeft;
   }
-  return done < range.turns ? Outcome::kInterrupted : Outcome::kDone;
+  return done < now.turns ? Outcome::kInterrupted : Outcome::kDone;
 }
 
 }  // namespace tatara::capture::native

@@ -1,11 +1,14 @@
 // A loop of the program as native code: what it was made for, and how it runs in place of the loop.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "capture/host/numpy_api.h"
+#include "capture/native/loop_sizes.h"
 #include "capture/vm/vm.h"
 #include "runtime/plan/executable.h"
 
@@ -23,8 +26,13 @@ struct LocalFact {
   int64_t value = 0;  // kWhole
   DType dtype = DType::kFloat64;
   std::vector<int64_t> sizes, strides;
-  int array = -1;  // its buffer; names of one array share it
+  std::vector<SizeTerm> terms;  // sizes of an array some of which vary: its elements lie row by row
+  SizeTerm whole;               // kWhole
+  int array = -1;               // its buffer; names of one array share it
+  bool has_layout(const std::vector<int64_t>& now, const std::vector<int64_t>& now_strides,
+                  std::span<const int64_t> values) const;
 };
+bool describes_dense(const LocalFact& fact);
 
 /// A name that the code looks up, and what it found: an attribute of `module`, or a global or builtin (null).
 struct NameFact {
@@ -51,7 +59,7 @@ struct ArrayResult {
   int local = -1, slot = -1;
   int64_t statement = 0;
   int buffer = -1;
-  std::vector<int64_t> sizes, strides;
+  std::vector<ExprProgram> sizes, strides;
 };
 
 /// Kinds of numbers in the kernel's memory; 0: the loop has not assigned it.
@@ -64,8 +72,8 @@ struct LoopRange {
   int64_t first = 0, step = 1, turns = 0;
   Ref array;
   std::vector<LoopRange> parts;
-  /// Whether the turns are the same, of arrays of any kind.
-  bool same_as(const LoopRange& other) const;
+  /// Whether the other one goes over equal ranges, and over arrays of any size in the same way.
+  bool goes_as(const LoopRange& other) const;
 };
 
 /// The frame at a loop, and the arrays that the loop goes over, in their order.
@@ -81,8 +89,17 @@ LoopPlace place_of(const Frame& f, const LoopRange& range);
 
 class LoopMemory;
 
+/// Memory of an array.
+struct LoopSpan {
+  const char* begin;
+  const char* end;
+  bool meets(const LoopSpan& other) const { return begin < other.end && other.begin < end; }
+};
+
 struct LoopProgram {
   LoopRange range;
+  SizeTerm first, turns;         // of the range
+  std::vector<SizePlace> sizes;  // symbols of the kernel
   std::vector<LocalFact> locals;
   std::vector<NameFact> names;
   std::vector<std::pair<Ref, Ref>> functions;  // that were read, and their code
@@ -96,6 +113,7 @@ struct LoopProgram {
     bool written = false;  // kArray
     int64_t low = 0;       // kArray: elements from its lowest address to its first one
     int64_t numel = 0;
+    std::optional<ExprProgram> varying;  // how many elements there are, by the sizes
   };
   std::vector<Buffer> buffers;
   /// A local that is a float, or with `pair` a complex number, and its slot.
@@ -113,13 +131,22 @@ struct LoopProgram {
 
   /// Hands the references that it owns to the cycle collector.
   int traverse(const Visitor& visit) const;
-  /// Whether the frame, which stands before the loop, is as it was made for.
-  bool fits(const LoopPlace& place, const NumpyApi& np) const;
+  /// Whether the frame, which stands before the loop, and what the loop goes over are as it was made for.
+  bool fits(const LoopPlace& place, const LoopRange& now, const NumpyApi& np) const;
   enum class Outcome : uint8_t { kDone, kLeft, kInterrupted, kTakenBack };
   /// Runs the loop and sets the frame's locals. `done`: turns that have run. kLeft: by `left`. kTakenBack: nothing has happened.
-  Outcome run(Frame& f, const LoopPlace& place, const NumpyApi& np, int64_t& done, const LoopExit*& left);
+  Outcome run(Frame& f, const LoopPlace& place, const LoopRange& now, const NumpyApi& np, int64_t& done,
+              const LoopExit*& left);
+
+  // loop_sizes.cpp
+  /// The symbols' values in this call; nullopt: it has none that they take.
+  std::optional<std::vector<int64_t>> read_sizes(const LoopPlace& place, const LoopRange& now,
+                                                 const NumpyApi& np) const;
+  LoopSpan span_of(const Buffer& buffer, PyObject* array, std::span<const int64_t> values) const;
+  size_t bytes_of(const Buffer& buffer, std::span<const int64_t> values) const;
 
  private:
+  bool fits_range(const LoopRange& now, std::span<const int64_t> values) const;
   bool set_locals(Frame& f, const LoopPlace& place, const NumpyApi& np, LoopMemory& memory) const;
 };
 

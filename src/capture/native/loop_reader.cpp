@@ -37,8 +37,9 @@ Ref tuple_of_names(const Sequence& names) {
 
 }  // namespace
 
-LoopReader::LoopReader(const LoopPlace& place, const NumpyApi& np, int head, const LoopRange& range)
-    : LoopOperations(np), place_(place), head_(head), range_(range), code_(place.frame.code()) {
+LoopReader::LoopReader(const LoopPlace& place, const NumpyApi& np, int head, const LoopRange& range,
+                       const LoopProgram* before)
+    : LoopOperations(np), place_(place), head_(head), range_(range), before_(before), code_(place.frame.code()) {
   if (!flow().is_head(head)) throw Unsupported("a loop without a second turn");
   assigned_ = assigned_in(flow().loop_at(head));
 }
@@ -66,6 +67,7 @@ void LoopReader::read_once() {
   locals_.clear();
   arrays_.clear();
   memory_ = {};
+  sizes_ = {};
   base_ = calls_ = read_ = 0;
   keywords_ = nullptr;
   floor_ = low_ = 0;
@@ -76,8 +78,8 @@ void LoopReader::read_once() {
   region_ = nullptr;
   using Kind = LoopProgram::Buffer::Kind;
   const auto add = [&](const char* name, Kind kind, DType dtype) {
-    program_->buffers.push_back({kind, dtype, 0, true, 0, kMostSlots});
-    return builder_->add_buffer(name, dtype, kMostSlots);
+    program_->buffers.push_back({kind, dtype, 0, true, 0, kMostSlots, std::nullopt});
+    return builder_->add_buffer(name, dtype, builder_->constant(kMostSlots));
   };
   memory_.numbers = add("numbers", Kind::kNumbers, DType::kFloat64);
   memory_.tags = add("tags", Kind::kTags, DType::kInt64);
@@ -89,6 +91,7 @@ void LoopReader::read_once() {
   int array = 0;
   const Region region = read_loop(iterated(range_, array), head_, true);
   for (const LoopExit& exit : region.exits) program_->exits.push_back({2 * exit.offset, exit.iterators});
+  program_->sizes = sizes_.places();
   program_->numbers = memory_.number_count;
   program_->wholes = static_cast<int>(memory_.whole_slots.size());
   program_->flags = memory_.flag_slots;

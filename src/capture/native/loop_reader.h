@@ -25,7 +25,8 @@ enum class Way : uint8_t { kOn, kGone, kMaybe };
 
 class LoopReader final : private LoopOperations {
  public:
-  LoopReader(const LoopPlace& place, const NumpyApi& np, int head, const LoopRange& range);
+  /// `before`: a program whose sizes differ from the present ones; those that do are symbols. Null: none is.
+  LoopReader(const LoopPlace& place, const NumpyApi& np, int head, const LoopRange& range, const LoopProgram* before);
   LoopReader(const LoopReader&) = delete;
   LoopReader& operator=(const LoopReader&) = delete;
 
@@ -119,6 +120,8 @@ class LoopReader final : private LoopOperations {
   Value load_local(int local);
   Value given_local(int local);
   GridRef given_array(PyObject* object, LocalFact fact);
+  void find_terms(LocalFact& fact);
+  Expr term(int64_t before, int64_t now, const SizePlace& place, SizeTerm& term);
   [[noreturn]] void promote(int local);
   Value load_number(int local, bool checked);
   void store_local(int local, Value value);
@@ -147,6 +150,8 @@ class LoopReader final : private LoopOperations {
   const LoopPlace& place_;
   const int head_;
   const LoopRange& range_;
+  const LoopProgram* const before_;
+  SizeSymbols sizes_;
   PyCodeObject* code_;  // that is read now: the frame's, or of a function that is called
   int base_ = 0;        // the number of its first local
   int calls_ = 0;

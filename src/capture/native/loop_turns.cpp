@@ -64,8 +64,15 @@ Value LoopReader::iterated(const LoopRange& range, int& array) {
   const auto constant = [&](int64_t v) { return Whole{builder_->constant(v), {v, v}}; };
   switch (range.kind) {
     case LoopRange::Kind::kWhile: return Nothing{};
-    case LoopRange::Kind::kRange:
-      return Range{constant(range.first), constant(range.first + range.turns * range.step), constant(range.step)};
+    case LoopRange::Kind::kRange: {
+      if (&range != &range_)
+        return Range{constant(range.first), constant(range.first + range.turns * range.step), constant(range.step)};
+      const LoopRange& before = before_ != nullptr ? before_->range : range;
+      const Expr turns = term(before.turns, range.turns, {SizePlace::Kind::kTurns, 0, 0, 0}, program_->turns);
+      const Expr first = term(before.first, range.first, {SizePlace::Kind::kFirst, 0, 0, 0}, program_->first);
+      const Expr to = builder_->ctx().add(first, builder_->ctx().mul(turns, builder_->constant(range.step)));
+      return Range{{first, range_of(first)}, {to, range_of(to)}, constant(range.step)};
+    }
     case LoopRange::Kind::kArray: {
       LocalFact fact;
       fact.local = -1 - array++;
@@ -77,6 +84,8 @@ Value LoopReader::iterated(const LoopRange& range, int& array) {
     case LoopRange::Kind::kZip:
     case LoopRange::Kind::kEnumerate: break;
   }
+  if (before_ != nullptr && &range == &range_ && !before_->range.goes_as(range))
+    throw Unsupported("a zip or enumerate of other ranges");
   auto iteration = std::make_shared<Iteration>();
   iteration->is_zip = range.kind == LoopRange::Kind::kZip;
   if (!iteration->is_zip) iteration->numbered_from = range.first;

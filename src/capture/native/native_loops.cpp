@@ -168,32 +168,47 @@ std::shared_ptr<LoopProgram> NativeLoops::find(const Frame& f, const NumpyApi& n
                                                Place& place) const {
   const LoopPlace here = place_of(f, range);
   for (const auto& program : place.programs) {
-    if (program->range.same_as(range) && program->fits(here, np)) return program;
+    if (program->fits(here, range, np)) return program;
   }
   return nullptr;
 }
 
-std::shared_ptr<LoopProgram> NativeLoops::make(const Frame& f, const NumpyApi& np, const LoopRange& range, Place& place,
-                                               const OptionOverrides& options) {
+std::shared_ptr<LoopProgram> NativeLoops::read(const Frame& f, const NumpyApi& np, const LoopRange& range,
+                                               const LoopProgram* before, const OptionOverrides& options) {
   const CompileOptions compile = CompileOptions::resolve(options);
+  loops::Kernel kernel;
+  const LoopPlace here = place_of(f, range);
+  std::shared_ptr<LoopProgram> program = LoopReader(here, np, f.offset() / 2, range, before).read(kernel);
+  program->range = without_arrays(range);
+  const KernelTarget target{chosen_target(compile.vector_width), std::nullopt, compile.code};
+  const KernelRequest request = make_kernel_request(kernel, target);
+  if (log_enabled(LogChannel::kLoops)) log_line(LogChannel::kLoops, request.loop_text);
+  KernelOrigin origin = KernelOrigin::kMemory;
+  program->code = obtain_kernel(request, kernel, target, compile.use_cache, origin, nullptr);
+  ++native_loop_counts().made;
+  return program;
+}
+
+/// Behind the first program of a place sizes are symbols, where that can be.
+bool NativeLoops::make(const Frame& f, const NumpyApi& np, const LoopRange& range, Place& place,
+                       const OptionOverrides& options, bool again) {
+  if (!place.programs.empty()) {
+    try {
+      place.programs.push_back(read(f, np, range, place.programs.back().get(), options));
+      return true;
+    } catch (const Error& error) {
+      TATARA_LOG(kCapture, "the loop in line ", f.line(), " is native code for this size alone: ", error.what());
+    }
+    if (again) return false;
+  }
   try {
-    loops::Kernel kernel;
-    const LoopPlace here = place_of(f, range);
-    std::shared_ptr<LoopProgram> program = LoopReader(here, np, f.offset() / 2, range).read(kernel);
-    program->range = without_arrays(range);
-    const KernelTarget target{chosen_target(compile.vector_width), std::nullopt, compile.code};
-    const KernelRequest request = make_kernel_request(kernel, target);
-    if (log_enabled(LogChannel::kLoops)) log_line(LogChannel::kLoops, request.loop_text);
-    KernelOrigin origin = KernelOrigin::kMemory;
-    program->code = obtain_kernel(request, kernel, target, compile.use_cache, origin, nullptr);
-    place.programs.push_back(program);
-    ++native_loop_counts().made;
-    return program;
+    place.programs.push_back(read(f, np, range, nullptr, options));
+    return true;
   } catch (const Error& error) {
     fail(place, 1);
     TATARA_LOG(kCapture, "the loop in line ", f.line(), " is no native code: ", error.what());
   }
-  return nullptr;
+  return false;
 }
 
 void NativeLoops::fail(Place& place, int times) {
@@ -263,12 +278,15 @@ bool NativeLoops::prepare(const Frame& f, const NumpyApi& np, const OptionOverri
   const bool again = std::exchange(place.last_call, call) == call;
   if (find(f, np, *range, place) != nullptr) return true;
   if (!is_worth(f, *range, place, again)) return false;
-  // A program is for one size: a loop inside of another one may have another size each time.
-  if (place.programs.size() >= kMostPrograms || (again && !place.programs.empty())) {
+  // A program may be for one size: a loop inside of another one may have another size each time.
+  if (place.programs.size() >= kMostPrograms || (again && place.programs.size() >= 2)) {
     fail(place, kMostFailures);
     return false;
   }
-  if (make(f, np, *range, place, options) == nullptr) return false;
+  if (!make(f, np, *range, place, options, again)) {
+    if (again && !place.programs.empty()) fail(place, kMostFailures);
+    return false;
+  }
   if (find(f, np, *range, place) != nullptr) return true;
   fail(place, 1);  // arrays that share memory, or that may not be written
   return false;
@@ -284,7 +302,7 @@ NativeLoops::Outcome NativeLoops::run(Frame& f, const NumpyApi& np, const Option
   int64_t done = 0;
   const LoopExit* left = nullptr;
   const LoopPlace here = place_of(f, *range);
-  switch (program->run(f, here, np, done, left)) {
+  switch (program->run(f, here, *range, np, done, left)) {
     case LoopProgram::Outcome::kTakenBack:
       fail(place, 1);
       ++native_loop_counts().taken_back;

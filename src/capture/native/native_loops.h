@@ -60,8 +60,11 @@ class NativeLoops {
   /// Whether the loop may be worth native code.
   bool is_worth(const Frame& f, const LoopRange& range, Place& place, bool again);
   const CodeFlow& flow_of(PyCodeObject* code);
-  std::shared_ptr<LoopProgram> make(const Frame& f, const NumpyApi& np, const LoopRange& range, Place& place,
-                                    const OptionOverrides& options);
+  /// Adds a program to the place.
+  bool make(const Frame& f, const NumpyApi& np, const LoopRange& range, Place& place, const OptionOverrides& options,
+            bool again);
+  static std::shared_ptr<LoopProgram> read(const Frame& f, const NumpyApi& np, const LoopRange& range,
+                                           const LoopProgram* before, const OptionOverrides& options);
 
   std::map<std::pair<PyObject*, int>, Place> places_;
   std::set<PyObject*> called_;  // held by their places
