@@ -26,6 +26,8 @@ bool is_pair(const Value& v) {
   const auto* number = std::get_if<Number>(&v);
   return number != nullptr && is_complex(number->dtype) && number->strength == Strength::kWeak;
 }
+bool is_masked(const Value& v) { return std::holds_alternative<Masked>(v); }
+bool is_mask(const Value& v) { return is_grid(v) && std::get<GridRef>(v)->dtype == DType::kBool; }
 bool is_whole(const Value& v) { return std::holds_alternative<Whole>(v); }
 
 }  // namespace
@@ -39,6 +41,8 @@ Value LoopOperations::as_int(const Condition& condition) {
 }
 
 Value LoopOperations::binary(int op, const Value& a, const Value& b) {
+  if (is_masked(a) || is_masked(b))
+    return with_mask(a, b, [this, op](const Value& x, const Value& y) { return binary(op, x, y); });
   if (op == NB_MATRIX_MULTIPLY) return dot(a, b);
   for (const Value* each : {&a, &b}) {
     const auto* condition = std::get_if<Condition>(each);
@@ -57,6 +61,11 @@ Value LoopOperations::binary(int op, const Value& a, const Value& b) {
   }
   if (is_whole(a) && is_whole(b)) {
     if (std::optional<Value> known = whole_binary(op, std::get<Whole>(a), std::get<Whole>(b))) return *known;
+  }
+  if (is_mask(a) && is_mask(b)) {
+    if (op == NB_AND || op == NB_OR || op == NB_XOR)
+      return combine(op == NB_AND ? ScalarOp::kAnd : op == NB_OR ? ScalarOp::kOr : ScalarOp::kXor, a, b);
+    throw Unsupported("arithmetic on bools of NumPy's");
   }
   if (is_grid(a) || is_grid(b)) {
     const std::optional<ScalarOp> scalar = scalar_operator(op);
@@ -125,6 +134,15 @@ Value LoopOperations::negative(const Value& value) {
 }
 
 Value LoopOperations::inverted(const Value& value) {
+  if (is_mask(value)) {
+    auto result = std::make_shared<Grid>(*std::get<GridRef>(value));
+    result->view.reset();
+    result->recipe.clear();
+    result->at = [this, of = std::get<GridRef>(value)](const std::vector<Expr>& at) {
+      return builder_->emit(ScalarOp::kNot, DType::kBool, {of->at(at)});
+    };
+    return result;
+  }
   const bool whole = is_whole(value);
   const auto* number = std::get_if<Number>(&value);
   if (!whole && (number == nullptr || !is_integral(number->dtype))) throw Unsupported("~ of a value that is no int");
@@ -197,43 +215,53 @@ std::vector<Expr> LoopOperations::joined_extents(const std::vector<Expr>& a, con
   return joint;
 }
 
-GridRef LoopOperations::combine(ScalarOp op, const Value& a, const Value& b) {
-  const DType dtype = op == ScalarOp::kDiv && is_integral(joined(a, b)) ? DType::kFloat64 : joined(a, b);
+/// The element at a place of an array that the grid joins to.
+ScalarId LoopOperations::element_of(const GridRef& grid, const std::vector<Expr>& at, DType dtype) {
+  std::vector<Expr> own(at.end() - static_cast<std::ptrdiff_t>(grid->extents.size()), at.end());
+  for (size_t d = 0; d < own.size(); ++d) {
+    if (grid->extents[d].is_const(1)) own[d] = builder_->constant(0);
+  }
+  return builder_->cast(grid->at(own), dtype);
+}
+
+GridRef LoopOperations::combine(ScalarOp op, const Value& a, const Value& b, std::optional<DType> gives) {
+  const DType common = is_mask(a) && is_mask(b) ? DType::kBool : joined(a, b);
+  const DType dtype = op == ScalarOp::kDiv && is_integral(common) ? DType::kFloat64 : common;
   if (is_complex(dtype) && (op == ScalarOp::kMin || op == ScalarOp::kMax))
     throw Unsupported("an order of complex numbers");
   GridRef x = as_grid(a, dtype), y = as_grid(b, dtype);
   auto result = std::make_shared<Grid>();
-  result->dtype = dtype;
+  result->dtype = gives.value_or(dtype);
   result->extents = joined_extents(x->extents, y->extents);
   for (GridRef* each : {&x, &y}) {
     if ((*each)->costly && (*each)->extents != result->extents) *each = materialise(*each);
     result->reads.insert(result->reads.end(), (*each)->reads.begin(), (*each)->reads.end());
     result->costly = result->costly || (*each)->costly;
   }
-  const auto element = [this, dtype](const GridRef& grid, const std::vector<Expr>& at) {
-    std::vector<Expr> own(at.end() - static_cast<std::ptrdiff_t>(grid->extents.size()), at.end());
-    for (size_t d = 0; d < own.size(); ++d) {
-      if (grid->extents[d].is_const(1)) own[d] = builder_->constant(0);
-    }
-    return builder_->cast(grid->at(own), dtype);
-  };
-  result->at = [this, op, dtype, x, y, element](const std::vector<Expr>& at) {
-    const ScalarId left = element(x, at);
-    return builder_->emit(op, dtype, {left, element(y, at)});
+  result->at = [this, op, dtype, gives = result->dtype, x, y](const std::vector<Expr>& at) {
+    const ScalarId left = element_of(x, at, dtype);
+    return builder_->emit(op, gives, {left, element_of(y, at, dtype)});
   };
   return result;
 }
 
 Value LoopOperations::apply_unary(ScalarOp op, const Value& value, bool python) {
+  if (is_masked(value)) {
+    const Whole zero{builder_->constant(0), {0, 0}};
+    return with_mask(value, zero, [&](const Value& x, const Value&) { return apply_unary(op, x, python); });
+  }
   if (const auto* grid = std::get_if<GridRef>(&value)) {
     const bool real = !is_complex((*grid)->dtype);
-    if (!is_floating((*grid)->dtype) && op != ScalarOp::kNeg && !(op == ScalarOp::kAbs && real))
+    const bool size_of_pair = !real && op == ScalarOp::kAbs;
+    if ((*grid)->dtype == DType::kBool) throw Unsupported("a function of bools");
+    if (!size_of_pair && !is_floating((*grid)->dtype) && op != ScalarOp::kNeg && !(op == ScalarOp::kAbs && real))
       throw Unsupported("a function of ints, which gives floats");
     auto result = std::make_shared<Grid>(**grid);
     result->view.reset();
-    result->costly = result->costly || loops::is_elementary_function(op);
-    result->at = [this, op, of = *grid](const std::vector<Expr>& at) {
-      return builder_->emit(op, of->dtype, {of->at(at)});
+    result->costly = result->costly || size_of_pair || loops::is_elementary_function(op);
+    if (size_of_pair) result->dtype = real_dtype(result->dtype);
+    result->at = [this, op, dtype = result->dtype, of = *grid](const std::vector<Expr>& at) {
+      return builder_->emit(op, dtype, {of->at(at)});
     };
     return result;
   }
@@ -260,6 +288,9 @@ Value LoopOperations::apply_unary(ScalarOp op, const Value& value, bool python) 
 }
 
 Value LoopOperations::apply_binary(ScalarOp op, const Value& a, const Value& b) {
+  if (is_masked(a) || is_masked(b))
+    return with_mask(a, b, [this, op](const Value& x, const Value& y) { return apply_binary(op, x, y); });
+  if (is_mask(a) && is_mask(b)) throw Unsupported("arithmetic on bools of NumPy's");
   if (is_grid(a) || is_grid(b)) return combine(op, a, b);
   if (is_python_int(a) && is_python_int(b)) throw Unsupported("a function of NumPy of ints");
   const DType dtype = joined(a, b);

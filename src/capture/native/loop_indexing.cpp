@@ -158,13 +158,24 @@ Value LoopOperations::get_item(const Value& container, const Value& key) {
   const auto* grid = std::get_if<GridRef>(&container);
   if (grid == nullptr) throw Unsupported("an item of something else than an array");
   const GridRef source = (*grid)->view ? *grid : materialise(*grid);
-  if (const auto* places = std::get_if<GridRef>(&key)) return gather(source, *places);
+  if (const auto* places = std::get_if<GridRef>(&key))
+    return (*places)->dtype == DType::kBool ? masked_item(source, *places) : gather(source, *places);
   return element_or_view(index_view(*source->view, key));
+}
+
+void LoopOperations::check_stored(DType target, DType value) const {
+  const bool kinds_differ = is_integral(target) || target == DType::kBool || value == DType::kBool;
+  if ((kinds_differ && value != target) || (is_complex(value) && !is_complex(target)))
+    throw Unsupported("a store of another kind of numbers");
 }
 
 void LoopOperations::set_item(const Value& container, const Value& key, const Value& value) {
   const auto* grid = std::get_if<GridRef>(&container);
   if (grid == nullptr || !(*grid)->view) throw Unsupported("a store into something else than an array");
+  if (const auto* mask = std::get_if<GridRef>(&key); mask != nullptr && (*mask)->dtype == DType::kBool) {
+    set_masked(*grid, *mask, value);
+    return;
+  }
   const View target = index_view(*(*grid)->view, key);
   if (const auto* condition = std::get_if<Condition>(&value); condition != nullptr && (*grid)->dtype == DType::kBool) {
     const ScalarId id = condition->known ? builder_->number(*condition->known ? 1 : 0, DType::kBool) : condition->id;
@@ -177,9 +188,7 @@ void LoopOperations::set_item(const Value& container, const Value& key, const Va
   }
   const DType dtype = (*grid)->dtype;
   const GridRef elements = as_grid(value, dtype);
-  const bool kinds_differ = is_integral(dtype) || dtype == DType::kBool || elements->dtype == DType::kBool;
-  if ((kinds_differ && elements->dtype != dtype) || (is_complex(elements->dtype) && !is_complex(dtype)))
-    throw Unsupported("a store of another kind of numbers");
+  check_stored(dtype, elements->dtype);
   if (elements->view && *elements->view == target) return;  // the end of `a[i] += b`
   assign(target, elements);
 }
@@ -279,11 +288,16 @@ GridRef LoopOperations::materialise(const GridRef& value) {
 void LoopOperations::written(int array) {
   program_->buffers[static_cast<size_t>(array)].written = true;
   std::erase_if(bounded_, [array](const auto& each) { return std::get<0>(each.first) == array; });
-  for (const Value& each : stack_) {
-    const auto* grid = std::get_if<GridRef>(&each);
-    if (grid == nullptr || (*grid)->view) continue;
-    for (const Read& read : (*grid)->reads) {
+  const auto check = [array](const GridRef& grid) {
+    for (const Read& read : grid->reads) {
       if (read.view.array == array) throw Unsupported("an array that is written while an expression of it waits");
+    }
+  };
+  for (const Value& each : stack_) {
+    if (const auto* grid = std::get_if<GridRef>(&each); grid != nullptr && !(*grid)->view) check(*grid);
+    if (const auto* part = std::get_if<Masked>(&each)) {
+      check(part->elements);
+      check(part->mask);
     }
   }
 }

@@ -1,6 +1,7 @@
 // What the operators and functions of a loop's code do with its values.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,7 +33,9 @@ class LoopOperations {
   Number as_number(const Value& value, DType dtype);
   Whole as_whole(const Value& value);
   GridRef as_grid(const Value& value, DType dtype);
-  GridRef combine(loops::ScalarOp op, const Value& a, const Value& b);
+  /// `result`: the type of what the operator gives, where it is another one.
+  GridRef combine(loops::ScalarOp op, const Value& a, const Value& b, std::optional<DType> result = std::nullopt);
+  ScalarId element_of(const GridRef& grid, const std::vector<Expr>& at, DType dtype);
   Value apply_unary(loops::ScalarOp op, const Value& value, bool python);
   Value apply_binary(loops::ScalarOp op, const Value& a, const Value& b);
   Value extremum(bool largest, const Value& a, const Value& b);
@@ -46,7 +49,14 @@ class LoopOperations {
   Value python_type(PyObject* type, const Value& argument);
   std::vector<Expr> joined_extents(const std::vector<Expr>& a, const std::vector<Expr>& b);
 
-  // loop_reductions.cpp
+  // numpy_masks.cpp
+  GridRef comparison(int op, const Value& a, const Value& b);
+  GridRef selection(const Value& condition, const Value& a, const Value& b);
+  Value masked_item(const GridRef& source, const GridRef& mask);
+  Value with_mask(const Value& a, const Value& b, const std::function<Value(const Value&, const Value&)>& f);
+  void set_masked(const GridRef& array, const GridRef& mask, const Value& value);
+
+  // numpy_folds.cpp
   bool is_reduction(const Value& callable) const;
   Value reduction(const Value& callable, std::vector<Value> arguments, PyObject* names);
   std::vector<bool> dims_of_axis(const std::optional<Value>& axis, size_t count);
@@ -65,6 +75,7 @@ class LoopOperations {
   Whole bounded_int(const Number& number, Expr most, bool wrap);
   GridRef gather(const GridRef& source, const GridRef& places);
   Value element_or_view(View view);
+  void check_stored(DType target, DType value) const;
   void assign(const View& target, const GridRef& value);
   void store_elements(const View& target, const GridRef& value);
   GridRef materialise(const GridRef& value);

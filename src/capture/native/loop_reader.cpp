@@ -136,6 +136,7 @@ Value LoopReader::read_call(PyObject* function, std::vector<Value> arguments) {
   for (size_t n = 0; n < arguments.size(); ++n) {
     const auto* grid = std::get_if<GridRef>(&arguments[n]);
     if (grid != nullptr && !(*grid)->view) arguments[n] = materialise(*grid);
+    if (std::holds_alternative<Masked>(arguments[n])) throw Unsupported("a part of an array by a mask, in a call");
     const int local = base_ + static_cast<int>(n);
     const bool number = !std::holds_alternative<GridRef>(arguments[n]) && note_type(local, arguments[n]);
     if (number && types_.of.contains(local)) {
@@ -277,7 +278,8 @@ bool LoopReader::step_value(const Instruction& i) {
     case COMPARE_OP: {
       constexpr int kShift = PY_VERSION_HEX >= 0x030D0000 ? 5 : kNewer ? 4 : 0;
       const Value right = pop(), left = pop();
-      push(compare(i.oparg >> kShift, left, right));
+      const bool arrays = std::holds_alternative<GridRef>(left) || std::holds_alternative<GridRef>(right);
+      push(arrays ? Value(comparison(i.oparg >> kShift, left, right)) : compare(i.oparg >> kShift, left, right));
       return true;
     }
 #if PY_VERSION_HEX >= 0x030D0000

@@ -60,6 +60,7 @@ struct Grid {
   std::vector<Read> reads;
   std::optional<View> view;
   bool costly = false;  // an element is more than a few operations
+  std::string recipe;   // of a mask: those made alike are equal, until what they are made of is written
 };
 
 struct Sequence;
@@ -75,8 +76,12 @@ struct Method {
   Ref ufunc;  // in place of `self`
   std::string name;
 };
+/// The elements of an array where a mask of its size is true.
+struct Masked {
+  GridRef elements, mask;
+};
 using Value = std::variant<Nothing, Whole, Number, GridRef, std::shared_ptr<Slice>, std::shared_ptr<Sequence>, Range,
-                           std::shared_ptr<Iteration>, Method, Condition, Ref>;
+                           std::shared_ptr<Iteration>, Method, Condition, Masked, Ref>;
 struct Sequence {
   std::vector<Value> items;
 };

@@ -28,6 +28,13 @@ constexpr UfuncRow kUfuncs[] = {
     {"floor", 1, ScalarOp::kFloor},  {"ceil", 1, ScalarOp::kCeil},
 };
 
+struct OrderRow {
+  std::string_view name;
+  int op;
+};
+constexpr OrderRow kOrderRows[] = {{"less", Py_LT},      {"less_equal", Py_LE}, {"equal", Py_EQ},
+                                   {"not_equal", Py_NE}, {"greater", Py_GT},    {"greater_equal", Py_GE}};
+
 const UfuncRow* ufunc_row(const std::string& name) {
   const auto* found =
       std::find_if(std::begin(kUfuncs), std::end(kUfuncs), [&](const UfuncRow& row) { return row.name == name; });
@@ -105,7 +112,13 @@ Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arg
     if (row != nullptr && count == 1 && row->operands == 1) return apply_unary(row->op, arguments[0], false);
     if (row != nullptr && count == 2 && row->operands == 2) return apply_binary(row->op, arguments[0], arguments[1]);
     if (name == "matmul" && count == 2) return dot(arguments[0], arguments[1]);
+    const auto* order = std::find_if(std::begin(kOrderRows), std::end(kOrderRows),
+                                     [&](const OrderRow& each) { return each.name == name; });
+    const bool arrays =
+        count == 2 && (std::holds_alternative<GridRef>(arguments[0]) || std::holds_alternative<GridRef>(arguments[1]));
+    if (order != std::end(kOrderRows) && arrays) return comparison(order->op, arguments[0], arguments[1]);
   } else if (np_.is_dispatcher(callable) && text_attribute(callable, "__module__") == "numpy") {
+    if (name == "where" && count == 3) return selection(arguments[0], arguments[1], arguments[2]);
     if (name == "dot" && count == 2) return dot(arguments[0], arguments[1]);
     if ((name == "empty_like" || name == "zeros_like") && count == 1 && std::holds_alternative<GridRef>(arguments[0])) {
       auto zeros = std::make_shared<Grid>(*std::get<GridRef>(arguments[0]));
