@@ -61,6 +61,12 @@ def _copied(x: torch.Tensor, *_: Any) -> torch.Tensor:
     return x.clone()
 
 
+def _kept(x: torch.Tensor, *operands: torch.Tensor) -> torch.Tensor:
+    """What an argument holds before the call writes to it: gradients read it later."""
+    wanted = torch.is_grad_enabled() and any(operand.requires_grad for operand in operands)
+    return x.clone() if wanted else x
+
+
 def _indexed(x: torch.Tensor, places: list[torch.Tensor | None]) -> torch.Tensor:
     return x[tuple(slice(None) if place is None else place for place in places)]
 
@@ -207,6 +213,15 @@ class _Writer:
         return kept[::-1]
 
     def write(self) -> Callable[..., Any]:
+        taken = sorted({f"x{place}" for _, place in self.taken})
+        targets: list[tuple[str, Any]] = []
+        for index, value in self.data["writes"]:
+            given = self.data["inputs"][index][0].number
+            target, kept = self.names[given], f"w{len(targets)}"
+            targets.append((target, value))
+            self.scope["_kept"] = _kept
+            self.lines.append((f"{kept} = _kept({', '.join([target, *taken])})", 0))
+            self.names[given] = kept
         for operator, names, arguments, results, file, line in self._wanted():
             made = [f"v{value.number}" for value, _, _ in results]
             try:
@@ -221,15 +236,12 @@ class _Writer:
                 self.names[value[0].number] = name
             self.lines.append((f"{', '.join(made)}{',' if operator is None else ''} = {text}", line))
             self.files.add(file)
-        for index, value in self.data["writes"]:
-            target = self.names[self.data["inputs"][index][0].number]
-            self.lines.append((f"{target}.copy_({self.names[value.number]})", 0))
+        self.lines += [(f"{target}.copy_({self.names[value.number]})", 0) for target, value in targets]
         outputs = [
             self.names[value.number] + (".clone()" if value.number in self.held else "")
             for value in self.data["outputs"]
         ]
         self.lines.append((f"return ({''.join(text + ', ' for text in outputs)})", 0))
-        taken = sorted({f"x{place}" for _, place in self.taken})
         parameters = ["device", *taken, *(f"c{k}" for k in range(len(self.constants)))]
         tree = ast.parse(f"def numpy_program({', '.join(parameters)}):\n    pass")
         body = []

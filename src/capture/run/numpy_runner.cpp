@@ -51,7 +51,10 @@ class Stretch {
       DType dtype = DType::kFloat32;
       if (!np.describe(value, dtype, views[i].sizes, views[i].strides) || dtype != views[i].dtype) return 0;
       views[i].data = NumpyApi::data(value);
-      inputs[i] = {views[i].data, views[i].sizes.data(), views[i].strides.data(),
+      // Without dimensions there are strides, too: none.
+      static constexpr int64_t kNone = 0;
+      const bool flat = views[i].sizes.empty();
+      inputs[i] = {views[i].data, flat ? &kNone : views[i].sizes.data(), flat ? &kNone : views[i].strides.data(),
                    static_cast<int32_t>(views[i].sizes.size())};
     }
     if (writes_ && !may_write(env, views, np)) return 0;
@@ -315,6 +318,10 @@ class Splitter {
       why = "np.errstate asks for more than warnings";
       return false;
     }
+    if (only_scalars(node)) {
+      why = "arithmetic on scalars, which warns where that on arrays does not";
+      return false;
+    }
     if (graph_ == nullptr) graph_ = std::make_unique<NumpyGraph>(tape_, np_);
     try {
       graph_->add(node);
@@ -324,6 +331,23 @@ class Splitter {
       why = error.what();
       return false;
     }
+  }
+
+  /// A scalar made of scalars, some of them from outside of the present stretch.
+  bool only_scalars(const TapeNode& node) const {
+    bool outside = false;
+    const auto is_flat = [this](int slot) {
+      return PyTuple_GET_SIZE(tape_.slots()[static_cast<size_t>(slot)].sizes.get()) == 0;
+    };
+    bool flat = std::all_of(node.outputs.begin(), node.outputs.end(), is_flat);
+    const auto look = [&](int slot) {
+      flat = flat && is_flat(slot);
+      outside = outside || graph_ == nullptr || !graph_->made(slot);
+    };
+    for (PyObject* part : {node.args.get(), node.kwargs.get()}) {
+      if (part != nullptr) for_each_slot(part, look);
+    }
+    return flat && outside;
   }
 
   void host(const TapeNode& node, const std::string& why) {
