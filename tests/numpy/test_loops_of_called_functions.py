@@ -11,6 +11,7 @@ import pytest
 
 import numpy as np
 import tatara
+from tatara.report._report import report_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:tatara")
 
@@ -255,3 +256,19 @@ def test_with_one_graph_a_loop_of_a_called_function_is_unrolled() -> None:
     before = tatara.stats()["native_loop_runs"]
     _check_same(_outcome(compiled), _outcome(once))
     assert tatara.stats()["native_loop_runs"] == before
+
+
+def test_no_graph_begins_behind_a_call_whose_loops_are_the_interpreters() -> None:
+    def read_by_nobody(x: Any) -> list[str]:
+        return [str(v) for v in x.tolist()] + [str(row[0]) for row in x]
+
+    def caller(a: Any, w: Any) -> Any:
+        found = {}
+        for n in range(30):
+            found[n] = (len(read_by_nobody(a)), float((a * n).sum()))
+        return found
+
+    compiled = tatara.compile(caller)
+    for _ in range(3):
+        _check_same(_outcome(compiled), _outcome(caller))
+    assert len(report_of(compiled).graphs) <= 2

@@ -56,18 +56,20 @@ bool LoopTracing::breaks_before(const Frame& called) const {
   return owner_.loops != nullptr && owner_.loops->was_called(called.code()) && may_break() && may_run_in(called);
 }
 
-/// Of the frame's run, which one it is.
-uint64_t LoopTracing::number_of(const Frame& f) {
+LoopTracing::Run& LoopTracing::run_of(const Frame& f) {
   static std::atomic<uint64_t> last = 0;
-  const auto found =
-      std::find_if(numbers_.begin(), numbers_.end(), [&f](const auto& each) { return each.first == &f; });
-  return found != numbers_.end() ? found->second : numbers_.emplace_back(&f, ++last).second;
+  const auto found = std::find_if(runs_.begin(), runs_.end(), [&f](const Run& run) { return run.frame == &f; });
+  if (found != runs_.end()) return *found;
+  runs_.push_back({&f, ++last, false});
+  return runs_.back();
 }
 
-/// The frame ends. Its caller goes on with a graph if it has come to a loop.
+/// The frame ends. Its caller goes on with a graph if it has had a native loop.
 void LoopTracing::leaves(const Frame& f) {
-  if (numbers_.empty() || std::erase_if(numbers_, [&f](const auto& each) { return each.first == &f; }) == 0) return;
-  if (!context_.frames.empty()) ran_ = context_.frames.back();
+  const auto found = std::find_if(runs_.begin(), runs_.end(), [&f](const Run& run) { return run.frame == &f; });
+  if (found == runs_.end()) return;
+  if (found->native && !context_.frames.empty()) ran_ = context_.frames.back();
+  runs_.erase(found);
 }
 
 /// Whether a loop by a condition begins here. Asked before each instruction, so code without one is known by its address.
@@ -95,7 +97,7 @@ std::optional<FrameAction> LoopTracing::at_instruction(Frame& f, int opcode) {
   if (called && (!may_run(f) || !holds_array(f, *np))) return std::nullopt;
   if (owner_.loops == nullptr) owner_.loops = std::make_shared<native::NativeLoops>();
   const std::shared_ptr<native::NativeLoops> loops = owner_.loops;
-  const uint64_t number = number_of(f);
+  const uint64_t number = run_of(f).number;
   {
     const Bypass bypass(bypass_);
     if (!loops->prepare(f, *np, owner_.options, number) || !np->allows_kernels(np->errstate().get()))
@@ -126,6 +128,7 @@ std::optional<FrameAction> LoopTracing::at_instruction(Frame& f, int opcode) {
     case native::NativeLoops::Outcome::kDone: break;
   }
   context_.state = State::kConcrete;
+  run_of(f).native = true;
   ran_ = &f;
   return FrameAction::kReload;
 }

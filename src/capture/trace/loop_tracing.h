@@ -33,10 +33,16 @@ class LoopTracing final : public TraceFeature {
  private:
   bool may_break() const;
   bool is_at_while(const Frame& f);
-  uint64_t number_of(const Frame& f);
+  /// The run of a frame that came to a loop.
+  struct Run {
+    const Frame* frame;
+    uint64_t number;
+    bool native = false;  // it had one that ran as native code
+  };
+  Run& run_of(const Frame& f);
 
   const Frame* ran_ = nullptr;
-  std::vector<std::pair<const Frame*, uint64_t>> numbers_;  // of frames that came to a loop
+  std::vector<Run> runs_;
   // What may_run() has found out last, and what was given up until then.
   mutable PyCodeObject* known_ = nullptr;
   mutable bool known_runs_ = false;
