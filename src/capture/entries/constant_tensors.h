@@ -52,6 +52,7 @@ class ConstantTensors {
   }
   /// Arrays that NumPy's calls on constants alone have made among torch calls: they are on no tape, and later calls get copies.
   void add_array(PyObject* array) { arrays_.emplace(array, Ref::borrow(array)); }
+  void drop_array(PyObject* array) { arrays_.erase(array); }
   bool has_array(PyObject* object) const { return arrays_.contains(object); }
 
  private:

@@ -351,6 +351,7 @@ void TapeConverter::uncount_writes(const std::vector<int64_t>& before, const std
 }
 
 std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& node) {
+  if (is_numpy_operation(node)) throw Unsupported("NumPy's " + node.name);
   if (gradient_pass(node) != nullptr) return gradient_tensors(node);
   if (step_of(node) != FuncStep::kNone) {
     std::vector<TensorType> types;

@@ -33,6 +33,7 @@ bool TapeNumbers::on_host(int slot) const {
 
 void TapeNumbers::convert(const TapeNode& node) {
   if (number_operation(node)->guarded) return;
+  if (draws_by_numpy(node)) throw Unsupported("a random number of NumPy's");
   const int slot = node.outputs[0];
   bool host = true;
   for_each_slot(node.args.get(), [&](int operand) { host = host && on_host(operand); });

@@ -190,6 +190,7 @@ enum TorchTrait : uint32_t {
   kSelects = 1U << 22,     ///< the same, both of them broadcast
   kGivesPlaces = 1U << 23,  ///< a tensor for each dimension of its operand, if told so where it gives rows else
   kRepeats = 1U << 24,      ///< rows of its first operand, each as often as the second says
+  kTakesArray = 1U << 25,   ///< makes a tensor of an array
 };
 struct KnownTorch {
   TorchKind kind = TorchKind::kRecord;

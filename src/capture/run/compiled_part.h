@@ -10,6 +10,11 @@
 
 namespace tatara::capture {
 
+/// Runs the nodes [first, last) of the entry's tape, which are NumPy's calls, compiled where that is possible; the texts of the graphs go
+/// to the entry's report.
+std::unique_ptr<GraphRunner> numpy_part(Entry& entry, const CompileOptions& options, TorchApi& api, size_t first,
+                                        size_t last, Ref& details);
+
 struct CompiledPart {
   std::unique_ptr<GraphRunner> runner;
   Ref details;                       // see details_of()

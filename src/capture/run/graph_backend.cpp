@@ -79,6 +79,10 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, const EndingT
     CompileOptions options = CompileOptions::resolve(owner.options);
     options.explain = explaining() != Explaining::kOff;
     if (is_numpy_tape(*entry.tape)) return attach_numpy(entry, options, api);
+    if (is_mixed_tape(*entry.tape)) {
+      attach_mixed(entry, options, api, trace);
+      return true;
+    }
     if (attach_compiled(entry, options, api, trace.growing)) return true;
     if (PyErr_Occurred() != nullptr) return false;
     if (attach_split(entry, options, api, trace)) return true;
@@ -91,8 +95,10 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, const EndingT
     }
   }
   if (entry.report.graph_text.empty()) entry.report.graph_text = entry.tape->str();
-  entry.runner = std::make_unique<EagerRunner>();
+  entry.runner = make_eager_runner();
   return true;
 }
+
+std::unique_ptr<GraphRunner> make_eager_runner() { return std::make_unique<EagerRunner>(); }
 
 }  // namespace tatara::capture

@@ -290,12 +290,13 @@ class Splitter {
     for (const int slot : tape_.outputs()) last_[static_cast<size_t>(slot)] = std::numeric_limits<int>::max();
   }
 
-  std::vector<Part> run() {
+  std::vector<Part> run(size_t from, size_t to) {
+    first_ = from;
     for (const char* name : {"kernels", "steps", "buffers", "times", "notes"}) list(name);
     const Ref id = Ref::steal(PyLong_FromLong(-1));
     const bool allowed = np_.allows_kernels(entry_.guards.state.errstate.get());
     const auto& nodes = tape_.nodes();
-    for (size_t n = 0; n < nodes.size(); ++n) {
+    for (size_t n = from; n < to; ++n) {
       std::string why;
       if (allowed && add(nodes[n], why)) continue;
       close(n);
@@ -304,7 +305,7 @@ class Splitter {
       parts_.push_back({n, n + 1, nullptr});
       first_ = n + 1;
     }
-    close(nodes.size());
+    close(to);
     if (PyDict_GetItemString(details_.get(), "id") == nullptr) PyDict_SetItemString(details_.get(), "id", id.get());
     return std::move(parts_);
   }
@@ -313,7 +314,11 @@ class Splitter {
 
  private:
   bool add(const TapeNode& node, std::string& why) {
-    const Ref& errstate = std::get<NumpyOperation>(node.kind).errstate;
+    const auto& [errstate, crosses] = std::get<NumpyOperation>(node.kind);
+    if (crosses) {
+      why = "it is between arrays and tensors";
+      return false;
+    }
     if (errstate && !np_.allows_kernels(errstate.get())) {
       why = "np.errstate asks for more than warnings";
       return false;
@@ -432,11 +437,19 @@ class Splitter {
 
 }  // namespace
 
+std::unique_ptr<GraphRunner> numpy_part(Entry& entry, const CompileOptions& options, TorchApi& api, size_t first,
+                                        size_t last, Ref& details) {
+  Splitter splitter(entry, options, api);
+  std::vector<Part> parts = splitter.run(first, last);
+  details = splitter.details();
+  return std::make_unique<NumpyRunner>(std::move(parts), *entry.tape, *api.numpy);
+}
+
 bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api) {
   const auto start = std::chrono::steady_clock::now();
   entry.report.graph_text.clear();
   Splitter splitter(entry, options, api);
-  std::vector<Part> parts = splitter.run();
+  std::vector<Part> parts = splitter.run(0, entry.tape->nodes().size());
   entry.report.details = splitter.details();
   if (entry.report.graph_text.empty()) {
     entry.report.graph_text = entry.tape->str();

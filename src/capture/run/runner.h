@@ -26,8 +26,12 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, const EndingT
 /// After attach_compiled() has found a call that the compiler refuses: torch runs such calls, and what stands before, between
 /// and behind them is compiled where that is worth it. False (no error set) where the tape cannot be cut there, or has not run.
 bool attach_split(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace);
+/// The same for a tape with NumPy's calls among torch's: each kind is compiled by itself.
+void attach_mixed(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace);
 /// Whether the tape is one that attach_split() can cut.
 bool can_split(const Tape& tape);
+/// Runs a tape as it stands.
+std::unique_ptr<GraphRunner> make_eager_runner();
 /// Compiles the tape and sets entry.runner; false (no error set) when the tape is to run as it is, with
 /// entry.report.fallback_reason.
 bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api, GrowingGraph& growing);

@@ -29,8 +29,8 @@ constexpr double kPartSeconds = 5e-6, kTrainingPartSeconds = 50e-6;
 
 struct TapePart {
   size_t first = 0, last = 0;           // nodes of the whole tape
-  std::shared_ptr<const Tape> tape;     // null: torch runs the calls
-  std::unique_ptr<GraphRunner> runner;  // null: the same
+  std::shared_ptr<const Tape> tape;     // null: torch runs the calls, or they are NumPy's
+  std::unique_ptr<GraphRunner> runner;  // null: torch runs the calls
   std::vector<int> made_before;         // tensors that come in from nodes before it
   std::vector<ExprProgram> facts;       // what the compilation took as given of sizes that data decide
 };
@@ -46,7 +46,7 @@ class SplitRunner final : public GraphRunner {
       for (const int slot : part.runner == nullptr ? std::vector<int>() : part.runner->written_slots()) {
         if (slot < 0 || slots[static_cast<size_t>(slot)].input) written_.push_back(slot);
       }
-      for (size_t n = part.first; n < part.last && part.runner == nullptr; ++n) {
+      for (size_t n = part.first; n < part.last && part.tape == nullptr; ++n) {
         if (tape.nodes()[n].mutates || tape.nodes()[n].statistics) written_.push_back(-1);
       }
     }
@@ -86,6 +86,10 @@ class SplitRunner final : public GraphRunner {
     for (const size_t slot : carriers_) carriers.push_back(env[slot]);
     const auto holds = [&symbols](const ExprProgram& fact) { return fact.try_evaluate(symbols).value_or(0) != 0; };
     for (const TapePart& part : parts_) {
+      if (part.runner != nullptr && part.tape == nullptr) {
+        if (part.runner->run(tape, env, api) != Outcome::kDone) return Outcome::kFailed;
+        continue;
+      }
       if (part.runner != nullptr && std::all_of(part.facts.begin(), part.facts.end(), holds)) {
         for (size_t i = 0; i < carriers.size(); ++i) env[carriers_[i]] = carriers[i];
         const Outcome outcome = run_part(part, transaction, env, api);
@@ -169,6 +173,8 @@ class TapeSplitter {
       const TapeNode& node = tape_.nodes()[n];
       if (engine_pass(node) != nullptr) why_[n] = "gradients through a graph that is cut: torch's engine computes them";
       if (is_leaf_mark(node)) why_[n] = "it makes a tensor a leaf";
+      if (is_numpy_operation(node)) why_[n] = "NumPy's";
+      if (number_operation(node) != nullptr && (reads_array(node) || draws_by_numpy(node))) why_[n] = "NumPy's";
     }
     for (const Tape::MadeSymbol& made : tape_.made_symbols()) why_[made.node] = kDataDecide;
   }
@@ -182,6 +188,11 @@ class TapeSplitter {
       refuse(refused, reason);
       split(0, count);
     }
+    return !cuts_region_;
+  }
+  /// The same of a tape where nothing was refused yet.
+  bool run_mixed() {
+    split(0, tape_.nodes().size());
     return !cuts_region_;
   }
   /// Why calls that would have been compiled are not, though none of them is refused; empty: there are none.
@@ -288,9 +299,43 @@ class TapeSplitter {
     }
   }
 
+  bool reads_array(const TapeNode& node) const {
+    bool found = false;
+    for_each_slot(node.args.get(), [&](int slot) {
+      const TapeNode* const maker = tape_.maker(slot);
+      found = found || (maker != nullptr && is_numpy_operation(*maker));
+    });
+    return found;
+  }
+
+  /// NumPy's calls that stand together.
+  void numpy(size_t first, size_t last) {
+    Ref details;
+    EntryReport& report = entry_.report;
+    const size_t texts = report.lowered_text.size();
+    std::string before = std::exchange(report.graph_text, {});
+    std::unique_ptr<GraphRunner> runner = numpy_part(entry_, options_, api_, first, last, details);
+    const std::string text = std::exchange(report.graph_text, std::move(before));
+    this->report(text, report.lowered_text.substr(texts), last - first, details);
+    TapePart part;
+    part.first = first;
+    part.last = last;
+    part.runner = std::move(runner);
+    parts_.push_back(std::move(part));
+  }
+
   void split(size_t first, size_t last) {
     for (size_t n = first; n < last; ++n) {
       if (why_[n].empty()) continue;
+      if (is_numpy_operation(tape_.nodes()[n])) {
+        compile(first, n);
+        size_t end = n;
+        while (end < last && is_numpy_operation(tape_.nodes()[end])) ++end;
+        numpy(n, end);
+        first = end;
+        n = end - 1;
+        continue;
+      }
       const size_t begin = unit_[n], end = end_of_unit(n);
       compile(first, begin);
       host(begin, end, why_[n]);
@@ -404,8 +449,14 @@ class TapeSplitter {
     for (const int slot : made.inputs) {
       if (slot >= 0) ++views[owner_of(slot)];
     }
+    const auto shares = [this](int slot) {
+      const TapeNode* const maker = slot < 0 ? nullptr : tape_.maker(owner_of(slot));
+      return maker != nullptr && crosses_to_tensors(*maker);
+    };
+    const bool shared = std::any_of(made.inputs.begin(), made.inputs.end(), shares);
     for (const InputWrite& write : made.graph.input_writes()) {
       const int slot = made.inputs[static_cast<size_t>(write.input_index)];
+      if (shared) views[owner_of(slot)] = 2;
       if (slot < 0 || views[owner_of(slot)] < 2) continue;
       const auto refuse = [] { throw Unsupported("it writes to a tensor beside views of it"); };
       if (const Node* writer = made.graph.producer(write.value)) at_node(*writer, refuse);
@@ -485,6 +536,39 @@ bool can_split(const Tape& tape) {
     open = open && engine_pass(node) == nullptr;
     return changes_saved(tape, node, open);
   });
+}
+
+void attach_mixed(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace) {
+  const auto start = std::chrono::steady_clock::now();
+  EntryReport before = entry.report;
+  std::string failure;
+  if (!trace.ran) failure = "arrays and tensors in one graph, which has not run";
+  if (failure.empty() && !can_split(*entry.tape)) failure = "arrays and tensors in one graph that cannot be cut";
+  if (failure.empty() && is_training_tape(*entry.tape) && writes_shared_memory(*entry.tape))
+    failure = "NumPy writes to memory of tensors, beside gradients";
+  if (failure.empty()) {
+    try {
+      TapeSplitter splitter(entry, options, api, trace);
+      if (splitter.run_mixed()) {
+        entry.report.details = splitter.details();
+        entry.report.fallback_reason = splitter.failure();
+        entry.runner = std::make_unique<SplitRunner>(splitter.take_parts(), *entry.tape);
+      } else {
+        failure = "arrays among the calls of a checkpoint";
+      }
+    } catch (const Error& error) {
+      forget_error();
+      failure = error.what();
+    }
+  }
+  if (!failure.empty()) {
+    entry.report = std::move(before);
+    entry.report.fallback_reason = std::move(failure);
+    entry.report.graph_text = entry.tape->str();
+    entry.runner = make_eager_runner();
+    ++stats().fallbacks;
+  }
+  entry.report.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 bool attach_split(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace) {

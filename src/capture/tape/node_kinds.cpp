@@ -6,6 +6,13 @@ namespace tatara::capture {
 
 bool is_operator_call(const TapeNode& node) { return std::holds_alternative<OperatorCall>(node.kind); }
 bool is_numpy_operation(const TapeNode& node) { return std::holds_alternative<NumpyOperation>(node.kind); }
+bool draws_by_numpy(const TapeNode& node) {
+  return (is_numpy_operation(node) || number_operation(node) != nullptr) && node.name.starts_with(kRandomCalls);
+}
+bool crosses_to_tensors(const TapeNode& node) {
+  const auto* call = std::get_if<NumpyOperation>(&node.kind);
+  return call != nullptr && call->crosses;
+}
 bool is_leaf_mark(const TapeNode& node) { return std::holds_alternative<LeafMark>(node.kind); }
 const NumberOperation* number_operation(const TapeNode& node) { return std::get_if<NumberOperation>(&node.kind); }
 const RegionMark* region_mark(const TapeNode& node) { return std::get_if<RegionMark>(&node.kind); }

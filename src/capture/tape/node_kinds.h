@@ -18,7 +18,8 @@ struct OperatorCall {};
 
 /// NumPy's. It ran when it was recorded: its results are in the slots.
 struct NumpyOperation {
-  Ref errstate;  ///< np.errstate that it ran under, where it is not that of the trace's start
+  Ref errstate;          ///< np.errstate that it ran under, where it is not that of the trace's start
+  bool crosses = false;  ///< between arrays and tensors: an operand or a result is a tensor, and it runs as it stands
 };
 
 /// Arithmetic on Python numbers, or a tensor's value as one: the result is a float or an int.
@@ -93,6 +94,11 @@ using NodeKind = std::variant<OperatorCall, NumpyOperation, NumberOperation, Lea
 
 bool is_operator_call(const TapeNode& node);
 bool is_numpy_operation(const TapeNode& node);
+/// How the names of calls begin that draw random numbers by NumPy; their first argument is the generator.
+inline constexpr const char* kRandomCalls = "random.";
+bool draws_by_numpy(const TapeNode& node);
+/// One between arrays and tensors.
+bool crosses_to_tensors(const TapeNode& node);
 bool is_leaf_mark(const TapeNode& node);
 // Null for nodes of other kinds.
 const NumberOperation* number_operation(const TapeNode& node);

@@ -113,6 +113,12 @@ static bool takes_places(const Tape& tape, const TapeNode& node) {
 }
 
 bool may_be_view(const Tape& tape, const TapeNode& node) {
+  if (is_numpy_operation(node)) {
+    return std::none_of(node.outputs.begin(), node.outputs.end(), [&tape](int slot) {
+      return slot >= 0 &&
+             (tape.slots()[static_cast<size_t>(slot)].owns || tape.slots()[static_cast<size_t>(slot)].scalar);
+    });
+  }
   const Candidates* candidates = candidates_of(node);
   if (takes_places(tape, node)) return false;
   return candidates == nullptr || std::any_of(candidates->begin(), candidates->end(), [](const auto& candidate) {

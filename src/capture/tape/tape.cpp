@@ -66,16 +66,36 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
   return index;
 }
 
-int Tape::add_placeholder(PyObject* tensor, Ref device) {
+int Tape::add_placeholder(PyObject* tensor, Ref device, Ref meta) {
   const int index = static_cast<int>(slots_.size());
-  by_object_[tensor] = index;
-  by_meta_[tensor] = index;
   TapeSlot slot;
   slot.object = Ref::borrow(tensor);
-  slot.meta = Ref::borrow(tensor);
+  slot.real = static_cast<bool>(meta);
+  slot.meta = meta ? std::move(meta) : Ref::borrow(tensor);
+  by_object_[tensor] = index;
+  by_meta_[slot.meta.get()] = index;
   slot.device = std::move(device);
   slots_.push_back(describe(std::move(slot)));
   return index;
+}
+
+bool waits(const Tape& tape) {
+  const std::vector<TapeNode>& nodes = tape.nodes();
+  const size_t done = std::min(tape.nodes_done(), nodes.size());
+  return std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(done), nodes.end(), [&tape](const TapeNode& node) {
+    const bool made = number_operation(node) != nullptr && tape.numbers_made().contains(node.outputs[0]);
+    return !is_numpy_operation(node) && !made;
+  });
+}
+
+bool is_numpy_tape(const Tape& tape) {
+  return !tape.nodes().empty() && std::all_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& node) {
+    return is_numpy_operation(node) && !crosses_to_tensors(node);
+  });
+}
+
+bool is_mixed_tape(const Tape& tape) {
+  return std::any_of(tape.nodes().begin(), tape.nodes().end(), is_of_numpy) && !is_numpy_tape(tape);
 }
 
 void Tape::add_node(TapeNode node) {
@@ -83,6 +103,9 @@ void Tape::add_node(TapeNode node) {
   if (step_of(node) != FuncStep::kNone || (pass != nullptr && pass->of_level))
     needs_grad_modes_ = has_transforms_ = true;
   if (is_leaf_mark(node)) needs_grad_modes_ = true;
+  if (draws_by_numpy(node) && number_operation(node) != nullptr) {
+    ran_.numbers[node.outputs[0]] = slots_[static_cast<size_t>(node.outputs[0])].object;
+  }
   node.mode = node.mode || node.grad;
   if (!node.mutates) {
     for (const int slot : node.outputs) makers_.try_emplace(slot, nodes_.size());
@@ -138,6 +161,7 @@ void Tape::take_layouts(const Tape& open) {
 }
 
 std::vector<TapeNode> Tape::cut_nodes(size_t first) {
+  ran_.nodes = std::min(ran_.nodes, first);
   const auto begin = nodes_.begin() + static_cast<std::ptrdiff_t>(first);
   std::vector<TapeNode> cut(std::make_move_iterator(begin), std::make_move_iterator(nodes_.end()));
   nodes_.erase(begin, nodes_.end());
@@ -352,7 +376,7 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
     TapeSlot& slot = part->slots_[i];
     const bool made_before = !slot.input;
     const bool leaves = places[i] == Place::kMade && wanted[i];
-    if (slot.derived && (leaves || places[i] == Place::kComesIn)) return nullptr;
+    if (slot.derived && (leaves || (slot.whole && places[i] == Place::kComesIn))) return nullptr;
     if (leaves) outputs.push_back(static_cast<int>(i));
     // Sizes that vary are read from what comes with the call.
     const bool made_symbol = std::any_of(made_.symbols.begin(), made_.symbols.end(), [&](const MadeSymbol& made) {

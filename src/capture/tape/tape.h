@@ -33,6 +33,7 @@ struct TapeSlot : SlotLayout {
   Ref real_strides;  ///< of a result: as a run has found them, where they are others
   bool input = false;
   int guard_index = -1;        ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
+  bool real = false;           ///< a result that is there already, while the trace goes on
   bool scalar = false;         ///< a NumPy scalar: no array also where it leaves the graph
   bool owns = false;           ///< a NumPy array with memory of its own
   bool fresh = false;          ///< the same, or a view of memory that nothing else refers to
@@ -107,7 +108,8 @@ class Tape {
     return found == by_meta_.end() ? -1 : found->second;
   }
   int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index);
-  int add_placeholder(PyObject* tensor, Ref device);
+  /// With `meta`: a tensor that a call has made for real, and what stands for it.
+  int add_placeholder(PyObject* tensor, Ref device, Ref meta = {});
   /// From now on the input comes with each call, as the guarded object `index`.
   void set_guard_index(int slot, int index) { slots_[static_cast<size_t>(slot)].guard_index = index; }
   /// A NumPy array or scalar; sizes, strides and dtype are in `slot`.
@@ -165,13 +167,16 @@ class Tape {
   /// Runs every node and puts the results under the placeholders; what neither a later node nor the program refers to goes
   /// at once. `held`: references that are not the program's. False with a Python error set; `stop` is asked before each node,
   /// and true from it is one. `can_take_back`: whether a mismatch can be taken back, also asked.
+  /// Nodes that an earlier call has run do not run again. `goes_on`: more will be recorded.
   bool materialise(TorchApi& api, const std::function<bool()>& stop, const HeldObjects& held,
-                   const std::function<bool()>& can_take_back);
+                   const std::function<bool()>& can_take_back, bool goes_on = false);
   /// Puts results that were computed otherwise (`env`, by slot) under the placeholders of `outputs`. False with a Python error
   /// set.
   bool take_results(const std::vector<int>& outputs, const std::vector<Ref>& env, TorchApi& api) const;
-  /// How many nodes the last materialise() did.
-  size_t nodes_done() const { return nodes_done_; }
+  /// How many nodes materialise() has done.
+  size_t nodes_done() const { return ran_.nodes; }
+  /// What nodes of an open tape that have run have made of numbers, by slot.
+  const std::unordered_map<int, Ref>& numbers_made() const { return ran_.numbers; }
   /// The first `count` nodes, for a run of their own; placeholders are no longer referred to. Of the trace's guards on
   /// symbols the first `facts` were made by these nodes and what is before.
   std::shared_ptr<Tape> detach(size_t count, size_t facts) const;
@@ -275,7 +280,12 @@ class Tape {
   std::vector<int> outputs_;
   bool needs_grad_modes_ = false;
   bool has_transforms_ = false;
-  size_t nodes_done_ = 0;
+  /// Of an open tape, what has run.
+  struct HasRun {
+    size_t nodes = 0;
+    std::unordered_map<int, Ref> numbers;  // by slot
+  };
+  HasRun ran_;
   std::string mismatch_;
   bool copies_ = false;
   /// What fill_inputs() does, side by side: slots are big. Detached tapes only; objects are the slots'.
@@ -336,12 +346,14 @@ inline bool detaches(const TapeNode& node) { return node.name == "detach" || nod
 /// Slots of the outputs that are not inputs, without repetition: what a backend returns.
 std::vector<int> computed_outputs(const Tape& tape);
 std::vector<int> input_slots(const Tape& tape);
-/// Whether its calls are NumPy's, which have run when they were recorded.
-inline bool is_numpy_tape(const Tape& tape) {
-  return !tape.nodes().empty() && is_numpy_operation(tape.nodes().front());
-}
-/// Whether its last call is: torch's and NumPy's are not on one tape.
-inline bool ends_in_numpy(const Tape& tape) { return !tape.nodes().empty() && is_numpy_operation(tape.nodes().back()); }
+/// Whether its calls are NumPy's alone, which have run when they were recorded.
+bool is_numpy_tape(const Tape& tape);
+/// Whether calls of torch's are recorded on an open tape that have not run.
+bool waits(const Tape& tape);
+/// NumPy's, also where it gives a number.
+inline bool is_of_numpy(const TapeNode& node) { return is_numpy_operation(node) || draws_by_numpy(node); }
+/// Whether some of its calls are NumPy's, and some are not or have tensors among their operands or results.
+bool is_mixed_tape(const Tape& tape);
 
 /// Marks the place of a tensor in recorded arguments.
 Ref make_slot_ref(int slot);

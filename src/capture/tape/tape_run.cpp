@@ -169,7 +169,12 @@ Ref alias_of(TorchApi& api, const TapeNode& node, const std::vector<Ref>& env, P
 
 void Tape::note_writes(const TapeNode& node, const std::vector<Ref>& env) const {
   Transaction* const transaction = Transaction::current();
-  if (transaction != nullptr) transaction->keep_operands(node, env, *TorchApi::get());
+  if (transaction == nullptr) return;
+  if (draws_by_numpy(node)) {
+    PyObject* const source = PyTuple_GET_ITEM(node.args.get(), 0);
+    if (slot_of(source) < 0) transaction->keep_numpy_generator(source);
+  }
+  transaction->keep_operands(node, env, *TorchApi::get());
 }
 
 namespace {
@@ -272,6 +277,8 @@ class Unwanted {
 
   /// `before`: what the placeholder was, now in a tensor of its own.
   void made(int slot, Ref before) { before_[static_cast<size_t>(slot)] = std::move(before); }
+  /// The same; null: it is no result of the run, or is what it was again.
+  Ref before(size_t slot) const { return slot < before_.size() ? before_[slot] : Ref(); }
 
   /// Whether the placeholder of a result of this node goes with it: what it was taken for is the same to all then.
   bool nobody_has(size_t node, int slot) const {
@@ -350,12 +357,13 @@ bool Tape::takes_place(size_t n, size_t slot, PyObject* copy, const TorchApi& ap
 }
 
 bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const HeldObjects& held,
-                       const std::function<bool()>& can_take_back) {
+                       const std::function<bool()>& can_take_back, bool goes_on) {
   const std::span<const int64_t> symbols = open_hints();
   std::vector<Ref> env(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
+  for (const auto& [slot, number] : ran_.numbers) env[static_cast<size_t>(slot)] = number;
   std::vector<bool> real(slots_.size());
-  for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
+  for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input || slots_[i].real;
   // All are alive until the end: slots keep what the run replaces.
   std::unordered_set<PyObject*> present;
   for (const Ref& object : env) present.insert(object.get());
@@ -367,13 +375,15 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
   OpenLevels levels(nodes_);
   const auto failed = [&] {
     levels.go_to_end(symbols);
-    abandon_regions(nodes_, nodes_done_);
+    abandon_regions(nodes_, ran_.nodes);
     return false;
   };
-  for (nodes_done_ = 0; nodes_done_ < nodes_.size(); ++nodes_done_) {
-    const TapeNode& node = nodes_[nodes_done_];
-    if (nodes_done_ > 0) unwanted.drop_after(nodes_done_ - 1);
+  const size_t first = ran_.nodes;
+  for (; ran_.nodes < nodes_.size(); ++ran_.nodes) {
+    const TapeNode& node = nodes_[ran_.nodes];
+    if (ran_.nodes > first) unwanted.drop_after(ran_.nodes - 1);
     if (is_numpy_operation(node)) continue;
+    if (number_operation(node) != nullptr && ran_.numbers.contains(node.outputs[0])) continue;
     if (stop()) {
       PyErr_SetString(PyExc_RuntimeError, "stopped");
       return failed();
@@ -382,10 +392,11 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
     note_writes(node, env);
     const Ref result = call_node(node, env, symbols);
     if (!result) return failed();
-    levels.done(nodes_done_);
+    levels.done(ran_.nodes);
     if (region_mark(node) != nullptr) continue;
     if (number_operation(node) != nullptr) {
       env[static_cast<size_t>(node.outputs[0])] = result;
+      ran_.numbers[node.outputs[0]] = result;
       present.insert(result.get());
       continue;
     }
@@ -396,12 +407,13 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
       if (node.outputs[k] < 0) continue;
       if (slots_[slot].number) {
         env[slot] = Ref::borrow(tensors[k]);
+        ran_.numbers[node.outputs[k]] = env[slot];
         continue;
       }
       if (const std::string other = differs(node, k, tensors[k], env, real[slot], api); !other.empty()) {
         copies_ = real[slot] && known_torch(node.name).is(kMayCopy);
-        if (!real[slot] && unwanted.nobody_has(nodes_done_, node.outputs[k])) continue;
-        if (copies_ && !can_take_back() && takes_place(nodes_done_, slot, tensors[k], api)) continue;
+        if (!real[slot] && unwanted.nobody_has(ran_.nodes, node.outputs[k])) continue;
+        if (copies_ && !can_take_back() && takes_place(ran_.nodes, slot, tensors[k], api)) continue;
         mismatch_ = str_cat("the host's meta kernel of ", node.name, " ", other);
         PyErr_SetString(PyExc_RuntimeError, mismatch_.c_str());
         return failed();
@@ -425,6 +437,14 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
     }
   }
   levels.keep();
+  for (size_t slot = 0; goes_on && slot < slots_.size(); ++slot) {
+    Ref meta = unwanted.before(slot);
+    if (!meta) continue;
+    slots_[slot].real = true;
+    by_meta_.erase(slots_[slot].meta.get());
+    by_meta_[meta.get()] = static_cast<int>(slot);
+    slots_[slot].meta = std::move(meta);
+  }
   return true;
 }
 
@@ -478,6 +498,27 @@ void Tape::drop_dead(std::vector<Ref>& env, size_t first, size_t last) const {
   }
 }
 
+namespace {
+
+/// Whether the results are of the kinds that the trace has seen: what reads them counts on that.
+bool is_as_recorded(const TapeNode& node, const std::vector<TapeSlot>& slots, const std::vector<Ref>& env) {
+  const ErrorAside aside;
+  bool same = true;
+  for (const int output : node.outputs) {
+    if (output < 0) continue;
+    const TapeSlot& slot = slots[static_cast<size_t>(output)];
+    PyObject* const value = env[static_cast<size_t>(output)].get();
+    if (slot.number || !slot.sizes || !slot.dtype || value == nullptr) continue;
+    const Ref sizes = attr_or_null(value, "shape"), dtype = attr_or_null(value, "dtype");
+    same = same && sizes && dtype && PyObject_RichCompareBool(sizes.get(), slot.sizes.get(), Py_EQ) == 1 &&
+           PyObject_RichCompareBool(dtype.get(), slot.dtype.get(), Py_EQ) == 1;
+  }
+  forget_error();
+  return same;
+}
+
+}  // namespace
+
 bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<int64_t> symbols, bool keep) const {
   GradModes modes(needs_grad_modes_);
   OpenLevels levels(nodes_);
@@ -498,6 +539,11 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
       }
     }
     if (!made_.symbols.empty() && !bind_made(n, env, symbols)) return false;
+    if (crosses_to_tensors(node) && !is_as_recorded(node, slots_, env)) {
+      PyErr_Format(PyExc_RuntimeError, "tatara: %s gives another shape or type than when it was traced",
+                   node.name.c_str());
+      return false;
+    }
     if (keep) continue;
     for (const int slot : dead_after_[n]) env[static_cast<size_t>(slot)] = Ref();
   }

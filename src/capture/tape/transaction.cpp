@@ -183,6 +183,25 @@ void Transaction::keep_generator(PyObject* generator) {
   changes_.push_back(std::move(change));
 }
 
+void Transaction::keep_numpy_generator(PyObject* generator) {
+  if (!can_undo()) return;
+  const ErrorAside aside;
+  // A Generator has no state beside its bit generator's, a RandomState has.
+  const Ref bits = attr_or_null(generator, "bit_generator");
+  Ref state;
+  if (bits) {
+    state = attr_or_null(bits.get(), "state");
+  } else if (const Ref method = attr_or_null(generator, "get_state")) {
+    state = Ref::steal(PyObject_CallFunctionObjArgs(method.get(), Py_False, nullptr));
+  }
+  forget_error();
+  if (!state) return lose("a generator of random numbers whose state cannot be read");
+  on_undo([held = Ref::borrow(generator), bits, state] {
+    if (bits) return PyObject_SetAttrString(bits.get(), "state", state.get()) == 0;
+    return static_cast<bool>(Ref::steal(PyObject_CallMethod(held.get(), "set_state", "O", state.get())));
+  });
+}
+
 bool Transaction::keep_bytes(PyObject* owner, Ref metadata, void* data, size_t bytes) {
   // What lay there at first is what comes back, however often it is written to.
   const bool known = std::any_of(changes_.begin() + static_cast<std::ptrdiff_t>(marked_), changes_.end(),

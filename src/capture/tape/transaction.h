@@ -48,6 +48,8 @@ class Transaction {
   /// Before numbers are drawn: the default generators, and those that the tape's calls are given.
   void keep_generators(const Tape& tape, const TorchApi& api);
   void keep_generator(PyObject* generator);
+  /// The same of one of np.random's.
+  void keep_numpy_generator(PyObject* generator);
   /// Before a tape runs: the same, and where its inputs lie (`env`: of all slots).
   void begin_tape(const Tape& tape, const std::vector<Ref>& env, const TorchApi& api);
   /// Before a plan writes to `bytes` of a CPU tensor (or array), from its first element on.

@@ -72,6 +72,18 @@ bool changes_saved(const Tape& tape, const TapeNode& node, bool later) {
   return false;
 }
 
+bool writes_shared_memory(const Tape& tape) {
+  return std::any_of(tape.nodes().begin(), tape.nodes().end(), [&tape](const TapeNode& node) {
+    bool shared = false;
+    const auto look = [&](int slot) {
+      const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
+      shared = shared || (!info.owns && !info.scalar);
+    };
+    if (node.mutates && is_numpy_operation(node)) for_each_slot(node.args.get(), look);
+    return shared;
+  });
+}
+
 bool changes_older(const Tape& tape, size_t n, size_t first) {
   const TapeNode& node = tape.nodes()[n];
   const auto older = [&](int slot) {

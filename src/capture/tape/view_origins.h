@@ -29,6 +29,8 @@ bool writes_uncounted(const Tape& tape, const TapeNode& node);
 /// Whether the node writes through `.data` to what an operator before it, recorded with gradients on, had as an operand or gave: where a
 /// pass is to come (`later`, or on the tape), it reads the new values in eager.
 bool changes_saved(const Tape& tape, const TapeNode& node, bool later);
+/// Whether NumPy writes to memory that is not an array's own, as far as is known.
+bool writes_shared_memory(const Tape& tape);
 /// Whether the node `n` changes a tensor that was there before the node `first`, as far as is known.
 bool changes_older(const Tape& tape, size_t n, size_t first);
 

@@ -11,6 +11,8 @@
 
 namespace tatara::capture {
 
+struct TracedCall;
+
 /// One call of `attach_backward`: results that get a history, and what decides it.
 struct FunctionCall {
   PyObject* cls = nullptr;

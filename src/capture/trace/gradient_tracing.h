@@ -47,6 +47,7 @@ class GradientTracing final : public TraceFeature {
   /// retain_grad(); false where the trace cannot do it.
   bool retain_gradient(PyObject* args, PyObject* kwargs);
   bool is_retained(PyObject* tensor) const;
+  bool retains() const { return !own_.retained.empty(); }
   /// Where that was called, for one of these slots; null: for none.
   const UserLocation* leaves_retained(const std::vector<int>& slots) const;
   /// Once the tape has run: what is alive keeps its gradient. False with a Python error set.

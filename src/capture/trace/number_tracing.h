@@ -62,6 +62,8 @@ class NumberTracing final : public TraceFeature {
   PyObject* symbolic_slice(PyObject* size, PyObject* key);
   PyObject* symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs);
   bool specialize_operands(PyObject* args, PyObject* kwargs);
+  /// Puts a call onto the tape that gives a Python number, `value` in this call.
+  Ref record_number(TapeNode node, PyObject* value);
 
   /// Where there were other objects before.
   const VaryingPlaces& varying() const { return own_.varying; }
@@ -85,7 +87,6 @@ class NumberTracing final : public TraceFeature {
   Ref dict_get(PyObject* callable, PyObject* args);
   Ref ask_table(PyObject* table, const char* method, PyObject* key, bool decides);
   Ref value_of(int slot);
-  Ref record_number(TapeNode node, PyObject* value);
   int record_number_node(TapeNode node, PyObject* value, Ref guarded = {});
   /// An operand of such arithmetic: its value now, and how it stands on the tape. False for what is no number.
   bool number_operand(PyObject* operand, Ref& value, Ref& on_tape, bool& of_tensor);

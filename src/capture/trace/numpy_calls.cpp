@@ -67,6 +67,7 @@ PyObject* NumpyTracing::numpy_vectorcall(PyObject* callable, const KnownCall& kn
 
 PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs) {
   const NumpyApi& np = *api_.numpy;
+  if (PyObject* done = random_call(callable, args, kwargs); done != not_handled() || !tracing()) return done;
   if (PyFunction_Check(callable)) return numpy_builtin(callable, known, name_of(callable), args, kwargs);
   if (np.is_ufunc(callable)) {
     const bool mutates =
@@ -122,6 +123,12 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
   const bool self_inside = bound != nullptr && numpy_inside(bound);
   const bool partial = is_partial(callable) && numpy_inside(callable);
   if (!inside && !self_inside && !partial) return not_handled();
+  if (callable == reinterpret_cast<PyObject*>(&PyFloat_Type) && PyTuple_GET_SIZE(args) == 1 && is_mixed()) {
+    Ref number = number_of(PyTuple_GET_ITEM(args, 0));
+    if (number || PyErr_Occurred() != nullptr) return number.release();
+  }
+  if (PyObject* done = torch_call(callable, known, name, args, kwargs); done != not_handled() || !tracing())
+    return done;
   return numpy_foreign(callable, known, name, args);
 }
 
@@ -219,6 +226,10 @@ PyObject* NumpyTracing::numpy_method(PyObject* callable, const KnownCall& known,
   if (function && known.is(kArrayReads) && constant(trace_->tape.find(owner))) {
     const Bypass bypass(bypass_);
     return PyObject_Call(function.get(), all.get(), kwargs);
+  }
+  if (name == "item" && PyTuple_GET_SIZE(all.get()) == 1 && is_mixed()) {
+    Ref number = number_of(owner);
+    if (number || PyErr_Occurred() != nullptr) return number.release();
   }
   if (!function || !known.is(kArrayMethod)) return numpy_break("method " + name + " of an array");
   const bool shape_from_values = known.is(kArrayShape) && [&] {

@@ -135,6 +135,7 @@ int NumpyTracing::numpy_slot(PyObject* value) {
   slot.input = true;
   slot.guard_index = t.index_of(value);
   // An array that is neither an argument nor was read from an older object was made by code that nobody saw.
+  if (slot.guard_index < 0 && t.constants.has_array(value)) return constant_slot(value, std::move(slot));
   if (slot.guard_index < 0 && !t.object_guards.seen_objects().contains(value)) return -1;
   return t.tape.add_value(std::move(slot));
 }
@@ -207,7 +208,7 @@ bool NumpyTracing::plain(PyObject* o) const {
 bool NumpyTracing::of_constants(const NumpyCall& call) const {
   bool alone = !call.name.starts_with("empty") && call.name != "fromiter";
   const auto look = [&](PyObject* o) {
-    alone = alone && (trace_->constants.has_array(o) || plain(o));
+    alone = alone && (trace_->constants.has_array(o) || (!numpy_value(o) && plain(o)));
     return Ref::borrow(o);
   };
   map_structure(call.args.get(), look);
@@ -318,6 +319,7 @@ bool NumpyTracing::writes_outside(const NumpyCall& call) const {
 
 PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   Trace& t = *trace_;
+  if (holds_tensor(call.args.get(), call.kwargs.get())) return cross(std::move(call));
   std::string problem;
   bool uses = false;
   // NumPy would take a placeholder for an object of its own kind.
@@ -329,14 +331,14 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
     if (!graph_break("the graph grew to " + std::to_string(kMaxNodes) + " operations", true)) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
-  const bool among_torchs = !t.tape.nodes().empty() && !ends_in_numpy(t.tape);
+  const bool among_torchs = !t.tape.nodes().empty() && !is_numpy_tape(t.tape);
   Ref made;  // ahead of the tape
   if (among_torchs && of_constants(call)) made = numpy_constant(call);
   if (made && note_constant(made.get())) return made.release();
   TapeNode node;
   node.args = numpy_to_tape(call.args.get(), uses, problem);
   if (call.kwargs) node.kwargs = numpy_to_tape(call.kwargs.get(), uses, problem);
-  if (problem.empty() && among_torchs) problem = "a NumPy call after torch calls";
+  if (problem.empty()) problem = catch_up();
   if (!problem.empty() || !node.args) {
     forget_error();
     if (!graph_break(problem + " (" + call.name + ")")) return nullptr;
@@ -413,6 +415,7 @@ PyObject* NumpyTracing::numpy_binary(int op, PyObject* left, PyObject* right) {
     return numpy_break("a sequence and a NumPy scalar");
   }
   const BinaryName& name = kBinary[op % kCount];
+  if (PyObject* done = tensor_operator(op, name.op, left, right); done != not_handled() || !tracing()) return done;
   // In place only on arrays: scalars make new ones.
   const bool inplace = op >= kCount && api_.numpy->is_any_array(left);
   return numpy_operator(inplace ? kInplace[op % kCount] : name.op, name.ufunc, {left, right}, inplace);
@@ -488,7 +491,12 @@ PyObject* NumpyTracing::numpy_get_item(PyObject* container, PyObject* key) {
     if (has_mask(*api_.numpy, key)) return numpy_break("an index by a mask: the result's size depends on values");
     return numpy_operator("getitem", "getitem", {container, key});
   }
-  if (numpy_inside(key)) return numpy_break("a NumPy value as index of a " + type_name(container));
+  if (numpy_inside(key)) {
+    if (const Ref places = tensor_key(container, key)) return PyObject_GetItem(container, places.get());
+    if (PyErr_Occurred() != nullptr) return nullptr;
+    if (!tracing()) return not_handled();
+    return numpy_break("a NumPy value as index of a " + type_name(container));
+  }
   // numpy.flatiter and numpy.nditer read the array that they go over; no guard looks inside of them.
   if (is_c_iterator(container)) return numpy_break("an item of a " + type_name(container));
   return not_handled();
@@ -504,6 +512,11 @@ int NumpyTracing::numpy_set_item(PyObject* container, PyObject* key, PyObject* v
     return graph_break("an item of a " + type_name(container)) ? kNotHandled : -1;
   }
   if (!numpy_inside(key)) return kNotHandled;
+  if (value != nullptr) {
+    if (const Ref places = tensor_key(container, key)) return PyObject_SetItem(container, places.get(), value);
+    if (PyErr_Occurred() != nullptr) return -1;
+    if (!tracing()) return kNotHandled;
+  }
   return graph_break("a NumPy value as index of a " + type_name(container)) ? kNotHandled : -1;
 }
 

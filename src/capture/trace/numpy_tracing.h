@@ -40,6 +40,13 @@ class NumpyTracing final : public TraceFeature {
   int numpy_set_item(PyObject* container, PyObject* key, PyObject* value);
   PyObject* numpy_iterate(PyObject* iterator);
   int numpy_unpack(PyObject* sequence, int before, int after, PyObject** out);
+  /// Whether the tape has NumPy's calls that torch's may not follow.
+  bool keeps_apart() const;
+  bool may_mix() const;
+  /// `Tensor.numpy` and its kin. not_handled(): of anything else, or where it breaks the graph.
+  PyObject* array_of_tensor(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  /// The value as a symbolic number; null without an error: it is none that varies, or no float.
+  Ref number_of(PyObject* value);
   PyObject* numpy_attribute(PyObject* owner, PyObject* name);
   /// `result`, which the innermost frame is about to return or yield, is an array that C code reads.
   bool is_read(PyObject* result) const {
@@ -73,6 +80,26 @@ class NumpyTracing final : public TraceFeature {
   int numpy_slot(PyObject* value);
   Ref numpy_to_tape(PyObject* value, bool& uses, std::string& problem);
   void numpy_take(PyObject* result, TapeNode& node, bool constant, std::string& problem);
+
+  // Between arrays and tensors (mixed_calls.cpp).
+  bool is_mixed() const;
+  std::string catch_up();
+  int constant_slot(PyObject* array, TapeSlot slot);
+  int tensor_slot(PyObject* tensor, bool result);
+  Ref cross_to_tape(PyObject* value, std::string& problem);
+  void cross_take(PyObject* result, TapeNode& node, std::string& problem);
+  PyObject* cross(NumpyCall call);
+  bool holds_tensor(PyObject* args, PyObject* kwargs) const;
+  PyObject* torch_call(PyObject* callable, const KnownCall& known, const std::string& name, PyObject* args,
+                       PyObject* kwargs);
+  bool is_real_scalar(PyObject* object) const;
+  Ref with_numbers(PyObject* operands);
+  PyObject* tensor_operator(int op, const std::string& name, PyObject* left, PyObject* right);
+  bool may_follow() const;
+  PyObject* random_call(PyObject* callable, PyObject* args, PyObject* kwargs);
+  bool of_varying_size(const TapeNode& node) const;
+  bool knows_source(PyObject* source) const;
+  Ref tensor_key(PyObject* container, PyObject* key);
 
   size_t reader_depth_ = 0;  // how many frames there were when C code that reads values was entered; 0: none
 };

@@ -6,6 +6,7 @@
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/number_tracing.h"
+#include "capture/trace/numpy_tracing.h"
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/torch_tracing.h"
 #include "capture/trace/tracer_internal.h"
@@ -102,6 +103,32 @@ PyObject* TorchTracing::answer_values(const TorchFunction& fn, PyObject* func, P
   return values().numbers_in(fn, func, args, kwargs).release();
 }
 
+/// A call that the graph is to break at, unless something is known of it.
+PyObject* TorchTracing::answer_break(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  if (PyObject* done = numpy().array_of_tensor(fn, func, args, kwargs); done != not_handled()) return done;
+  if (fn.name == "_version" && PyTuple_GET_SIZE(args) == 1) {
+    if (const long version = histories().version_of(PyTuple_GET_ITEM(args, 0)); version >= 0)
+      return PyLong_FromLong(version);
+  }
+  if (fn.reads_values) {
+    PyObject* const answer = answer_values(fn, func, args, kwargs);
+    if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
+  }
+  if (fn.name == "requires_grad_" && transforms().make_variable(args, kwargs))
+    return Py_NewRef(PyTuple_GET_ITEM(args, 0));
+  if (fn.name == "requires_grad_" && transforms().open_levels().empty() &&
+      (gradients().changes_nothing(args, kwargs) || gradients().make_leaf(func, args, kwargs))) {
+    return Py_NewRef(PyTuple_GET_ITEM(args, 0));
+  }
+  if (fn.name == "retain_grad" && gradients().retain_gradient(args, kwargs)) Py_RETURN_NONE;
+  if (fn.name == "type") {
+    PyObject* const converted = convert_type(args, kwargs);
+    if (converted != nullptr || PyErr_Occurred() != nullptr) return converted;
+  }
+  if (!graph_break("call of " + fn.name)) return nullptr;
+  return PyObject_Call(func, args, kwargs);
+}
+
 PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   if (!trace_->pending_break.empty()) {
@@ -116,28 +143,7 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
   }
   switch (fn.kind) {
     case TorchKind::kPassthrough: return PyObject_Call(func, args, kwargs);
-    case TorchKind::kBreak:
-      if (fn.name == "_version" && PyTuple_GET_SIZE(args) == 1) {
-        if (const long version = histories().version_of(PyTuple_GET_ITEM(args, 0)); version >= 0)
-          return PyLong_FromLong(version);
-      }
-      if (fn.reads_values) {
-        PyObject* const answer = answer_values(fn, func, args, kwargs);
-        if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
-      }
-      if (fn.name == "requires_grad_" && transforms().make_variable(args, kwargs))
-        return Py_NewRef(PyTuple_GET_ITEM(args, 0));
-      if (fn.name == "requires_grad_" && transforms().open_levels().empty() &&
-          (gradients().changes_nothing(args, kwargs) || gradients().make_leaf(func, args, kwargs))) {
-        return Py_NewRef(PyTuple_GET_ITEM(args, 0));
-      }
-      if (fn.name == "retain_grad" && gradients().retain_gradient(args, kwargs)) Py_RETURN_NONE;
-      if (fn.name == "type") {
-        PyObject* const converted = convert_type(args, kwargs);
-        if (converted != nullptr || PyErr_Occurred() != nullptr) return converted;
-      }
-      if (!graph_break("call of " + fn.name)) return nullptr;
-      return PyObject_Call(func, args, kwargs);
+    case TorchKind::kBreak: return answer_break(fn, func, args, kwargs);
     case TorchKind::kPython: {
       // torch names a method of Tensor's base by Tensor's own, so `super().method()` comes as the function that calls it.
       if (!python_functions_.empty() && python_functions_.back() == func) {

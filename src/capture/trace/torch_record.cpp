@@ -6,6 +6,7 @@
 #include "capture/tape/node_operators.h"
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/number_tracing.h"
+#include "capture/trace/numpy_tracing.h"
 #include "capture/trace/size_probes.h"
 #include "capture/trace/torch_tracing.h"
 #include "capture/trace/trace_ends.h"
@@ -186,14 +187,15 @@ Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
 
 /// What is against recording a call whose operands are on the tape; empty: nothing.
 std::string TorchTracing::why_unrecorded(const Recording& call) {
-  Trace& t = *trace_;
   const TorchFunction& fn = call.fn;
   std::string problem = call.problem;
   if (problem.empty() && names_device(call.func, call.args)) problem = "a device given as text";
   if (problem.empty() && fn.kind == TorchKind::kRecord) {
     problem = transforms().level_problem(fn.name, call.args, call.kwargs);
   }
-  if (ends_in_numpy(t.tape)) problem = "a torch call after NumPy calls";
+  if (problem.empty() && fn.kind == TorchKind::kRecord && numpy().keeps_apart()) {
+    problem = "a torch call after NumPy calls";
+  }
   if (problem.empty() && fn.kind == TorchKind::kRecord && !owner_.refused.empty()) {
     const BreakInfo place = context_.here({});
     if (const std::string* reason = owner_.refused.reason(fn.name, place.file, place.line)) return *reason;

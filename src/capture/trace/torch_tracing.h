@@ -57,6 +57,7 @@ class TorchTracing final : public TraceFeature {
   /// `fresh`: some result is a new tensor; `known`: the registry has the operator, so one that is not in place writes nothing.
   void finish_node(TapeNode& node, bool fresh, bool known);
   PyObject* answer_values(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  PyObject* answer_break(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* convert_type(PyObject* args, PyObject* kwargs);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
 

@@ -27,6 +27,8 @@ class TraceEnds final : public TraceFeature {
   bool graph_break(const std::string& reason, bool stay_eager = false);
   /// Makes every placeholder real. False with a Python error set.
   bool run_tape();
+  /// The same while the trace goes on: the program is to read values. False: a call fails, or is not to run yet.
+  bool run_so_far();
   /// False with a Python error set.
   bool finish_return(Frame& f, PyObject* result);
   /// The end of a call that is only looked at.
@@ -90,6 +92,7 @@ class TraceEnds final : public TraceFeature {
   bool leave_to_eager(std::unique_ptr<Entry> entry, bool prepared);
   /// `error` leaves the root. Null: none does.
   void note_leaving(PyObject* error);
+  void note_first_node();
   void take_sources();
   void guard_histories();
   /// Compiles what the trace has found. `ran`: its tape has run. False with a Python error set.

@@ -177,15 +177,21 @@ void TraceEnds::settle_symbols() {
   trace_->symbols.settle();
 }
 
+/// What gradients are counted from, before the first call of the tape runs.
+void TraceEnds::note_first_node() {
+  if (trace_->tape.nodes_done() > 0 && first_node_) return;
+  const bool may_spoil = api_.present() && std::any_of(trace_->tape.nodes().begin(), trace_->tape.nodes().end(),
+                                                       [](const TapeNode& node) { return node.mutates; });
+  first_node_ = may_spoil ? call_package<PackageFunction::kNextNode>() : Ref();
+  if (!first_node_) forget_error();
+}
+
 bool TraceEnds::run_tape() {
   const auto start = std::chrono::steady_clock::now();
   settle_symbols();
   const AutocastOff off(api_);
   const Transaction::Scope scope(trace_->transaction);
-  const bool may_spoil = api_.present() && std::any_of(trace_->tape.nodes().begin(), trace_->tape.nodes().end(),
-                                                       [](const TapeNode& node) { return node.mutates; });
-  first_node_ = may_spoil ? call_package<PackageFunction::kNextNode>() : Ref();
-  if (!first_node_) forget_error();
+  note_first_node();
   const bool ok = trace_->tape.materialise(
       api_, [this, start] { return may_stop(start); }, held_by_trace(), [this] { return can_take_back(); });
   if (ok) gradients().perform_later_effects();

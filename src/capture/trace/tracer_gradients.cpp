@@ -442,7 +442,7 @@ bool GradientTracing::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs
   if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) return false;
   const Bypass bypass(bypass_);
   const int slot = slot_for(tensor);
-  if (slot < 0 || !transforms().open_levels().empty() || ends_in_numpy(t.tape)) return false;
+  if (slot < 0 || !transforms().open_levels().empty() || is_numpy_tape(t.tape)) return false;
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
   const Ref real = attr(info.dtype.get(), "is_floating_point"), complex = attr(info.dtype.get(), "is_complex");
   if ((real.get() != Py_True && complex.get() != Py_True) || histories().needs_grad(slot) != NeedsGrad::kNo)

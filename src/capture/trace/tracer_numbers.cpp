@@ -40,7 +40,7 @@ int NumberTracing::record_number_node(TapeNode node, PyObject* value, Ref guarde
     if (!from_numbers(operand)) own_.of_tensors.insert(slot);
   });
   node.kind = NumberOperation{std::move(guarded)};
-  if (node.name == kItem) own_.of_tensors.insert(slot);
+  if (node.name == kItem || draws_by_numpy(node)) own_.of_tensors.insert(slot);
   node.outputs = {slot};
   node.location = user_location();
   t.tape.add_node(std::move(node));
@@ -83,7 +83,7 @@ bool NumberTracing::number_operand(PyObject* operand, Ref& value, Ref& on_tape, 
 Ref NumberTracing::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function) {
   if (!tracing()) return {};
   Trace& t = *trace_;
-  if (ends_in_numpy(t.tape)) return {};  // NumPy's
+  if (is_numpy_tape(t.tape)) return {};  // NumPy's
   Ref values[2], operands[2];
   bool of_tensor = false;
   if (!number_operand(a, values[0], operands[0], of_tensor)) return {};

@@ -55,7 +55,7 @@ void TraceEnds::split_late(Entry& entry) {
 /// An explanation is of one call: what later calls would learn from it is found before it runs.
 void TraceEnds::refuse_ahead(Entry& entry) {
   if (owner_.fullgraph || owner_.backend || owner_.eager_backend || !entry.tape || !can_take_back()) return;
-  if (is_numpy_tape(*entry.tape)) return;
+  if (is_numpy_tape(*entry.tape) || is_mixed_tape(*entry.tape)) return;
   settle_symbols();
   const CompileOptions options = CompileOptions::resolve(owner_.options);
   if (!cancellable([&] { find_refusal(entry, options, api_); })) cut_ = true;

@@ -139,6 +139,19 @@ void ValueTracing::drop_unseen() {
   }
 }
 
+/// The tape has run so far.
+void ValueTracing::take_run() {
+  const Tape& tape = trace_->tape;
+  own_.done.assign(tape.nodes().size(), true);
+  own_.env.resize(tape.slots().size());
+  own_.random = Ref();
+  for (size_t i = 0; i < own_.env.size(); ++i) {
+    const TapeSlot& slot = tape.slots()[i];
+    if (slot.input || slot.real) own_.env[i] = slot.object;
+  }
+  for (const auto& [slot, number] : tape.numbers_made()) own_.env[static_cast<size_t>(slot)] = number;
+}
+
 /// Runs what these slots come from. False: it may not run twice, or fails.
 bool ValueTracing::advance(const std::vector<int>& slots) {
   const Tape& tape = trace_->tape;
@@ -146,7 +159,18 @@ bool ValueTracing::advance(const std::vector<int>& slots) {
   own_.done.resize(tape.nodes().size());
   own_.env.resize(tape.slots().size());
   for (size_t i = 0; i < own_.env.size(); ++i) {
-    if (tape.slots()[i].input) own_.env[i] = tape.slots()[i].object;
+    if (tape.slots()[i].input || tape.slots()[i].real) own_.env[i] = tape.slots()[i].object;
+  }
+  for (size_t n = 0; n < tape.nodes().size(); ++n) {
+    const TapeNode& node = tape.nodes()[n];
+    if (own_.done[n] || (!is_numpy_operation(node) && !draws_by_numpy(node))) continue;
+    own_.done[n] = true;  // when it was recorded
+    for (const int slot : node.outputs) {
+      const auto number = tape.numbers_made().find(slot);
+      const bool made = number != tape.numbers_made().end();
+      if (slot >= 0)
+        own_.env[static_cast<size_t>(slot)] = made ? number->second : tape.slots()[static_cast<size_t>(slot)].object;
+    }
   }
   const std::optional<std::vector<size_t>> calls = calls_for(slots);
   if (!calls) return false;
@@ -183,7 +207,7 @@ Ref ValueTracing::present(PyObject* operand) {
 Ref ValueTracing::call_now(PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   if (owner_.backend || context_.dry_run || context_.ahead != nullptr || transforms().open() != 0 ||
-      t.tape.has_transforms() || t.tape.has_regions() || t.tape.has_custom_backwards() || ends_in_numpy(t.tape)) {
+      t.tape.has_transforms() || t.tape.has_regions() || t.tape.has_custom_backwards() || is_numpy_tape(t.tape)) {
     return {};
   }
   const Bypass bypass(bypass_);

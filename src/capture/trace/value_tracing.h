@@ -20,6 +20,7 @@ class ValueTracing final : public TraceFeature {
   Ref with_numbers(PyObject* func, PyObject* args, PyObject* kwargs);
   /// The whole numbers in a tensor (`item`, `tolist`), or whether it holds (`bool`). Null without an error set, as above.
   Ref numbers_in(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  void take_run();
   /// Nothing is left of the last trace.
   void reset() { own_ = {}; }
 
