@@ -196,6 +196,10 @@ opinfo: build
 factories: build
 	$(PY) tools/sweeps/factories.py $(ARGS)
 
+# Every public function of NumPy's namespaces by element type and layout.
+numpy-table: build
+	$(PY) tools/sweeps/numpy_table.py $(ARGS)
+
 # Every overload of the dispatcher's that the registry serves, called as itself: the samples' calls, with each optional
 # argument left out.
 overloads: build
