@@ -314,9 +314,11 @@ class Splitter {
 
  private:
   bool add(const TapeNode& node, std::string& why) {
-    const auto& [errstate, crosses] = std::get<NumpyOperation>(node.kind);
-    if (crosses) {
-      why = "it is between arrays and tensors";
+    const Ref& errstate = std::get<NumpyOperation>(node.kind).errstate;
+    if (runs_as_it_stands(node)) {
+      why = crosses_to_tensors(node) ? "it is between arrays and tensors"
+            : draws_by_numpy(node)   ? "it draws random numbers"
+                                     : "it makes what is new in each call";
       return false;
     }
     if (errstate && !np_.allows_kernels(errstate.get())) {

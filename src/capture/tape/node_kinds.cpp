@@ -13,6 +13,10 @@ bool crosses_to_tensors(const TapeNode& node) {
   const auto* call = std::get_if<NumpyOperation>(&node.kind);
   return call != nullptr && call->crosses;
 }
+bool runs_as_it_stands(const TapeNode& node) {
+  const auto* call = std::get_if<NumpyOperation>(&node.kind);
+  return call != nullptr && call->as_it_stands;
+}
 bool is_leaf_mark(const TapeNode& node) { return std::holds_alternative<LeafMark>(node.kind); }
 const NumberOperation* number_operation(const TapeNode& node) { return std::get_if<NumberOperation>(&node.kind); }
 const RegionMark* region_mark(const TapeNode& node) { return std::get_if<RegionMark>(&node.kind); }

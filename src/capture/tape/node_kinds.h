@@ -18,8 +18,9 @@ struct OperatorCall {};
 
 /// NumPy's. It ran when it was recorded: its results are in the slots.
 struct NumpyOperation {
-  Ref errstate;          ///< np.errstate that it ran under, where it is not that of the trace's start
-  bool crosses = false;  ///< between arrays and tensors: an operand or a result is a tensor, and it runs as it stands
+  Ref errstate;               ///< np.errstate that it ran under, where it is not that of the trace's start
+  bool as_it_stands = false;  ///< later calls make it, too, and look at the types and shapes of its results
+  bool crosses = false;       ///< the same, with tensors among its operands or results
 };
 
 /// Arithmetic on Python numbers, or a tensor's value as one: the result is a float or an int.
@@ -99,6 +100,7 @@ inline constexpr const char* kRandomCalls = "random.";
 bool draws_by_numpy(const TapeNode& node);
 /// One between arrays and tensors.
 bool crosses_to_tensors(const TapeNode& node);
+bool runs_as_it_stands(const TapeNode& node);
 bool is_leaf_mark(const TapeNode& node);
 // Null for nodes of other kinds.
 const NumberOperation* number_operation(const TapeNode& node);

@@ -539,7 +539,7 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
       }
     }
     if (!made_.symbols.empty() && !bind_made(n, env, symbols)) return false;
-    if (crosses_to_tensors(node) && !is_as_recorded(node, slots_, env)) {
+    if (runs_as_it_stands(node) && !is_as_recorded(node, slots_, env)) {
       PyErr_Format(PyExc_RuntimeError, "tatara: %s gives another shape or type than when it was traced",
                    node.name.c_str());
       return false;

@@ -61,9 +61,9 @@ bool NumpyTracing::may_mix() const { return may_follow() && !trace_->symbols.has
 /// Whether torch's calls may follow NumPy's.
 bool NumpyTracing::may_follow() const {
   const Trace& t = *trace_;
-  if (!api_.present() || api_.numpy == nullptr || numpy_alone() || owner_.backend || context_.dry_run ||
-      context_.ahead != nullptr || t.tape.has_transforms() || modes().has_programs() ||
-      !transforms().open_levels().empty() || gradients().retains()) {
+  if (api_.numpy == nullptr || numpy_alone() || owner_.backend || context_.dry_run || context_.ahead != nullptr ||
+      t.tape.has_transforms() || modes().has_programs() || !transforms().open_levels().empty() ||
+      gradients().retains()) {
     return false;
   }
   return std::all_of(t.tape.nodes().begin(), t.tape.nodes().end(), [](const TapeNode& node) {
@@ -106,7 +106,7 @@ int NumpyTracing::constant_slot(PyObject* array, TapeSlot slot) {
   const int made = t.tape.add_value(std::move(slot));
   node.outputs = {made};
   node.name = "copy of constants";
-  node.kind = NumpyOperation{{}, true};
+  node.kind = NumpyOperation{{}, true, false};
   node.location = user_location();
   t.tape.add_node(std::move(node));
   return made;
@@ -214,6 +214,17 @@ bool NumpyTracing::knows_source(PyObject* source) const {
   return attr_or_null(module.get(), "_rand").get() == source;
 }
 
+/// Whether a tensor is among its operands or results.
+bool NumpyTracing::has_tensor(const TapeNode& node) const {
+  const std::vector<TapeSlot>& slots = trace_->tape.slots();
+  bool found = false;
+  const auto look = [&](int slot) { found = found || (slot >= 0 && slots[static_cast<size_t>(slot)].device); };
+  for_each_slot(node.args.get(), look);
+  if (node.kwargs) for_each_slot(node.kwargs.get(), look);
+  for (const int slot : node.outputs) look(slot);
+  return found;
+}
+
 /// Whether a tensor among the operands has a size that varies: arrays have one size in a graph. What comes before is compiled for all
 /// sizes where the graph breaks there.
 bool NumpyTracing::of_varying_size(const TapeNode& node) const {
@@ -265,7 +276,7 @@ PyObject* NumpyTracing::cross(NumpyCall call) {
     return nullptr;
   }
   if (call.mutates) vary_written(node);
-  if (draws && PyFloat_CheckExact(result.get())) {
+  if (draws && PyFloat_CheckExact(result.get()) && api_.present()) {
     node.func = std::move(call.func);
     node.name = std::move(call.name);
     const Ref number = numbers().record_number(std::move(node), result.get());
@@ -281,7 +292,7 @@ PyObject* NumpyTracing::cross(NumpyCall call) {
   node.name = std::move(call.name);
   node.mutates = call.mutates;
   const Ref errstate = api_.numpy->errstate();
-  node.kind = NumpyOperation{errstate.get() != t.state.errstate.get() ? errstate : Ref(), true};
+  node.kind = NumpyOperation{errstate.get() != t.state.errstate.get() ? errstate : Ref(), true, has_tensor(node)};
   node.location = user_location();
   t.tape.add_node(std::move(node));
   return result.release();

@@ -97,6 +97,7 @@ class NumpyTracing final : public TraceFeature {
   PyObject* tensor_operator(int op, const std::string& name, PyObject* left, PyObject* right);
   bool may_follow() const;
   PyObject* random_call(PyObject* callable, PyObject* args, PyObject* kwargs);
+  bool has_tensor(const TapeNode& node) const;
   bool of_varying_size(const TapeNode& node) const;
   bool knows_source(PyObject* source) const;
   Ref tensor_key(PyObject* container, PyObject* key);
