@@ -43,7 +43,7 @@ LEFT_OUT = set(
     "issubdtype can_cast common_type min_scalar_type result_type promote_types isfortran isscalar iscomplexobj isrealobj "
     "shares_memory may_share_memory broadcast_shapes ndim shape size einsum_path get_state set_state "
     "get_bit_generator set_bit_generator bytes default_rng seed memmap vectorize piecewise apply_along_axis "
-    "apply_over_axes block fromiter isnat".split()
+    "apply_over_axes block fromiter isnat empty empty_like".split()
 )
 
 
