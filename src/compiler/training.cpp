@@ -90,10 +90,11 @@ TrainingStage::TrainingStage(const Graph& forward_graph_of, std::vector<bool> in
   find_groups(result_groups);
   const JointGraph joint = joint_graph(graph, needs);
   BackwardStage whole = cut_ready(joint);
-  saved = choose_saved(whole.joint);
+  const SavedAsIs as_is = saved_as_is(result_groups);
+  saved = choose_saved(whole.joint, as_is);
   for (const ValueId v : saved) saved_types.push_back(whole.joint.graph.type(v));
   find_carriers();
-  ForwardGraph first = forward_graph(whole.joint, saved);
+  ForwardGraph first = forward_graph(whole.joint, saved, as_is);
   saved_places = std::move(first.saved);
   forward = compile_plan(first.graph, options, results);
   values_matter = inputs_read(joint, true);
@@ -106,6 +107,7 @@ TrainingStage::TrainingStage(const Graph& forward_graph_of, std::vector<bool> in
     complete_group(group, part);
     backwards_.emplace(mask_of(group.results), std::move(made));
   }
+  if (result_groups != nullptr) find_checked(*result_groups);
   known_guards = ctx.guards().size();
 }
 
@@ -119,6 +121,44 @@ void TrainingStage::find_groups(const ResultGroups* result_groups) {
     StageGroup& mine = groups[found->second];
     mine.results.push_back(static_cast<int>(i));
     mine.used_up = result_groups == nullptr || group < 0 || result_groups->used_up[static_cast<size_t>(group)];
+  }
+}
+
+SavedAsIs TrainingStage::saved_as_is(const ResultGroups* result_groups) const {
+  SavedAsIs as_is;
+  if (result_groups == nullptr || result_groups->held.empty()) return as_is;
+  as_is.inputs.assign(graph.inputs().size(), true);
+  as_is.outputs.assign(graph.outputs().size(), true);
+  for (const HeldMemory& held : result_groups->held) {
+    for (size_t i = 0; i < held.inputs.size(); ++i) as_is.inputs[i] = as_is.inputs[i] && held.inputs[i] != Held::kFree;
+    for (size_t i = 0; i < held.outputs.size(); ++i)
+      as_is.outputs[i] = as_is.outputs[i] && held.outputs[i] != Held::kFree;
+  }
+  return as_is;
+}
+
+void TrainingStage::find_checked(const ResultGroups& result_groups) {
+  using From = ForwardGraph::Saved::From;
+  for (StageGroup& group : groups) {
+    const int number =
+        result_groups.of_output[static_cast<size_t>(differentiable[static_cast<size_t>(group.results[0])])];
+    if (number < 0 || static_cast<size_t>(number) >= result_groups.held.size() || !group.used_up) continue;
+    const HeldMemory& held = result_groups.held[static_cast<size_t>(number)];
+    const auto is_saved = [&](From from, size_t index) {
+      return std::any_of(group.saved.begin(), group.saved.end(), [&](int place) {
+        if (static_cast<size_t>(place) >= saved_places.size()) return false;
+        const ForwardGraph::Saved& s = saved_places[static_cast<size_t>(place)];
+        return s.from == from && s.index == static_cast<int>(index);
+      });
+    };
+    for (size_t i = 0; i < held.inputs.size(); ++i) {
+      const bool checked = held.inputs[i] == Held::kKept && !is_written(graph, graph.inputs()[i]);
+      if (checked && !is_saved(From::kInput, i)) group.checked_inputs.push_back(static_cast<int>(i));
+    }
+    for (size_t i = 0; i < held.outputs.size(); ++i) {
+      if (held.outputs[i] == Held::kKept && !is_saved(From::kOutput, i))
+        group.checked_outputs.push_back(static_cast<int>(i));
+    }
   }
 }
 

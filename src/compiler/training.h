@@ -45,7 +45,9 @@ struct StageGroup {
   std::vector<int> saved;    // what their gradients read: places among the saved values and, behind them, carriers
   std::vector<int> second_inputs;  // inputs that second derivatives read, and that are not saved
   std::vector<int> unreached;      // inputs that require grad, and whose history is none of these results'
-  bool used_up = true;             // false: a pass uses up nothing
+  /// Inputs and outputs that the host keeps for these results, and the plans don't: it refuses a pass once they are written.
+  std::vector<int> checked_inputs, checked_outputs;
+  bool used_up = true;  // false: a pass uses up nothing
 };
 
 /// A graph with the plans of its gradients. What is compiled later has the options that it was made with.
@@ -90,6 +92,9 @@ struct TrainingStage {
   /// A view that needs a gradient is made anew from its base by the host, so the base must need one.
   void check_aliases() const;
   void find_groups(const ResultGroups* result_groups);
+  /// What of inputs and outputs may be saved as it is.
+  SavedAsIs saved_as_is(const ResultGroups* result_groups) const;
+  void find_checked(const ResultGroups& result_groups);
   void complete_group(StageGroup& group, const JointGraph& joint);
   /// Inputs that require grad and are in no history of the results: `detach` may stand between.
   std::vector<int> unreached_by(const std::vector<int>& places, const JointGraph& joint) const;

@@ -87,10 +87,16 @@ JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, co
 /// for cutting: derivatives of parts are not as exact as rules. Values have numbers of their own.
 JointGraph in_parts(const JointGraph& joint, const PassOptions& options = {});
 
+/// What of a graph's inputs and outputs the backward graph may be given as it is, at no cost, since nobody may change it unseen.
+/// Of the rest it gets copies. Empty: all inputs, and outputs at the cost of what is saved otherwise.
+struct SavedAsIs {
+  std::vector<bool> inputs, outputs;
+};
+
 /// Which values of the forward graph the backward graph shall be given, by a minimum cut: a saved value costs its bytes
 /// twice (written and read again), a recomputed node its work. Inputs are saved for free; products, host operators and
 /// random numbers are never computed twice.
-std::vector<ValueId> choose_saved(const JointGraph& joint);
+std::vector<ValueId> choose_saved(const JointGraph& joint, const SavedAsIs& as_is = {});
 
 /// The forward graph with the saved values that are neither inputs nor fresh outputs as further outputs.
 struct ForwardGraph {
@@ -101,7 +107,7 @@ struct ForwardGraph {
   };
   std::vector<Saved> saved;  // in the order of the values
 };
-ForwardGraph forward_graph(const JointGraph& joint, const std::vector<ValueId>& saved);
+ForwardGraph forward_graph(const JointGraph& joint, const std::vector<ValueId>& saved, const SavedAsIs& as_is = {});
 
 /// Gradients from saved values and cotangents. Unsupported where the saved values do not suffice.
 struct BackwardGraph {

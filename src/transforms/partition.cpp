@@ -93,6 +93,31 @@ JointGraph without_ties(JointGraph joint) {
 
 }  // namespace
 
+namespace {
+
+/// Whether the input may be saved as a copy only. One whose elements share memory cannot be written in place.
+bool saved_as_copy(const JointGraph& joint, ValueId v, const SavedAsIs& as_is) {
+  const Graph& g = joint.graph;
+  if (is_written(g, v)) return true;
+  const auto input = static_cast<size_t>(g.value(v).input_index);
+  if (as_is.inputs.empty() || as_is.inputs[input]) return false;
+  const std::vector<Expr>& strides = g.type(v).strides;
+  return std::none_of(strides.begin(), strides.end(), [](Expr e) { return e.is_const() && e.const_value() == 0; });
+}
+
+/// Per value: whether it is an output that may be saved as it is.
+std::vector<bool> returned_as_is(const JointGraph& joint, const SavedAsIs& as_is) {
+  std::vector<bool> returned(joint.forward_values, false);
+  for (size_t i = 0; i < as_is.outputs.size(); ++i) {
+    const GraphOutput& output = joint.graph.outputs()[i];
+    const bool fresh = output.value != kNoValue && output.alias.kind == OutputAlias::Kind::kFresh;
+    if (fresh && as_is.outputs[i]) returned[static_cast<size_t>(output.value)] = true;
+  }
+  return returned;
+}
+
+}  // namespace
+
 std::vector<ValueId> random_values(const JointGraph& joint) {
   const Graph& g = joint.graph;
   std::vector<bool> wanted;
@@ -117,9 +142,10 @@ std::vector<ValueId> random_values(const JointGraph& joint) {
   return result;
 }
 
-std::vector<ValueId> choose_saved(const JointGraph& joint) {
-  if (has_ties(joint.graph)) return choose_saved(without_ties(joint));
+std::vector<ValueId> choose_saved(const JointGraph& joint, const SavedAsIs& as_is) {
+  if (has_ties(joint.graph)) return choose_saved(without_ties(joint), as_is);
   const Graph& g = joint.graph;
+  const std::vector<bool> returned = returned_as_is(joint, as_is);
   std::vector<bool> wanted;
   live_gradient_nodes(joint, wanted);
   FlowNetwork net;
@@ -132,8 +158,8 @@ std::vector<ValueId> choose_saved(const JointGraph& joint) {
   std::vector<int> node_vertex(joint.forward_nodes);
   for (size_t i = 0; i < joint.forward_inputs; ++i) {
     const ValueId v = g.inputs()[i];
-    // A reference to the input; a copy where the input is written afterwards.
-    net.add_edge(source, available[static_cast<size_t>(v)], is_written(g, v) ? 2 * bytes(g, v) : 1);
+    // A reference to the input; a copy where the input is written afterwards, or may be.
+    net.add_edge(source, available[static_cast<size_t>(v)], saved_as_copy(joint, v, as_is) ? 2 * bytes(g, v) : 1);
   }
   for (size_t n = 0; n < joint.forward_nodes; ++n) {
     const Node& node = g.node(static_cast<NodeId>(n));
@@ -143,7 +169,9 @@ std::vector<ValueId> choose_saved(const JointGraph& joint) {
     for (const ValueId v : node.outputs) {
       // A view keeps all of its base alive: its base is what may be saved.
       const bool view = node.op->kind == OpKind::kView;
-      net.add_edge(node_vertex[n], available[static_cast<size_t>(v)], view ? FlowNetwork::kInfinite : 2 * bytes(g, v));
+      const int64_t times = returned[static_cast<size_t>(v)] ? 1 : 2;  // what is returned is written anyway
+      net.add_edge(node_vertex[n], available[static_cast<size_t>(v)],
+                   view ? FlowNetwork::kInfinite : times * bytes(g, v));
     }
     if (cost >= FlowNetwork::kInfinite) continue;
     for_each_operand(node, [&](ValueId v) {
@@ -165,7 +193,7 @@ std::vector<ValueId> choose_saved(const JointGraph& joint) {
   return saved;
 }
 
-ForwardGraph forward_graph(const JointGraph& joint, const std::vector<ValueId>& saved) {
+ForwardGraph forward_graph(const JointGraph& joint, const std::vector<ValueId>& saved, const SavedAsIs& as_is) {
   const Graph& g = joint.graph;
   Graph result(g.ctx_ptr());
   std::vector<ValueId> map(g.num_values(), kNoValue);
@@ -195,19 +223,22 @@ ForwardGraph forward_graph(const JointGraph& joint, const std::vector<ValueId>& 
   GraphBuilder builder(result);
   for (const ValueId v : saved) {
     const Value& value = g.value(v);
-    if (value.producer < 0 && !is_written(g, v)) {
+    if (value.producer < 0 && !saved_as_copy(joint, v, as_is)) {
       places.push_back({Saved::From::kInput, value.input_index});
       continue;
     }
     int output = -1;
+    bool escapes = false;
     for (size_t i = 0; i < joint.forward_outputs && output < 0; ++i) {
       const GraphOutput& known = g.outputs()[i];
-      if (known.value == v && known.alias.kind == OutputAlias::Kind::kFresh) output = static_cast<int>(i);
+      if (known.value != v || known.alias.kind != OutputAlias::Kind::kFresh) continue;
+      escapes = !as_is.outputs.empty() && !as_is.outputs[i];
+      if (!escapes) output = static_cast<int>(i);
     }
     if (output < 0) {
       output = static_cast<int>(result.outputs().size());
       ValueId now = map[static_cast<size_t>(v)];
-      if (value.producer < 0) now = builder.op("relayout", {TensorArg{now}, SymInts{g.type(v).strides}});
+      if (value.producer < 0 || escapes) now = builder.op("relayout", {TensorArg{now}, SymInts{g.type(v).strides}});
       result.add_output(now);
     }
     places.push_back({Saved::From::kOutput, output});

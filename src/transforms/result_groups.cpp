@@ -109,7 +109,7 @@ class Shares {
 ResultGroups group_results(const Graph& graph, const std::vector<bool>& inputs,
                            const std::function<bool(const Node&)>& saves) {
   const std::vector<bool> needs = values_needing_grad(graph, inputs);
-  ResultGroups groups{std::vector<int>(graph.outputs().size(), -1), {}};
+  ResultGroups groups{std::vector<int>(graph.outputs().size(), -1), {}, {}};
   std::vector<ValueId> results;
   std::vector<size_t> places;
   for (size_t i = 0; i < graph.outputs().size(); ++i) {

@@ -7,6 +7,7 @@ can be differentiated in turn.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import torch
@@ -50,6 +51,8 @@ class Group(NamedTuple):
     used_up: bool  # a pass uses up what is saved
     second_inputs: tuple[int, ...]  # inputs that second derivatives read, and that are not saved
     unreached: tuple[int, ...]  # inputs that require grad, and whose history is none of these results'
+    checked_inputs: tuple[int, ...]  # what eager keeps, and the plans don't: it may not be written before a pass
+    checked_outputs: tuple[int, ...]
 
 
 class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
@@ -63,7 +66,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         ctx.group = group
         ctx.not_inputs = len(_NOT_INPUTS)
         ctx.given = given  # what the run was given, for a pass in eager
-        ctx.kept = [(inputs[i], inputs[i]._version) for i in group.second_inputs]
+        ctx.kept = [_kept(inputs[i]) for i in group.second_inputs]
         if group.used_up:
             ctx.save_for_backward(*saved)
         else:
@@ -119,7 +122,7 @@ _core.install_node(CompiledNode._backward_cls)
 def _spread(items: Any, places: tuple[int, ...], size: int) -> list[Any]:
     """The items at their places in a longer list."""
     found: list[Any] = [None] * size
-    for place, item in zip(places, items, strict=True):
+    for place, item in zip(places, items, strict=False):  # behind them is what is saved for its version
         found[place] = item
     return found
 
@@ -201,7 +204,7 @@ def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool,
         elif index in places:
             operands.append(saved[places[index]])
         else:
-            operands.append(_unchanged(*kept[index]))
+            operands.append(_unchanged(kept[index]))
 
     def function(*values: Any) -> list[Any]:
         laid_out = [
@@ -224,7 +227,33 @@ def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool,
     return function, operands, targets
 
 
-def _unchanged(tensor: Any, version: int) -> Any:
+class Keeper(torch.autograd.Function):  # type: ignore[misc]
+    """A node that only keeps a tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, _anchor: Any, tensor: Any) -> Any:
+        ctx.save_for_backward(tensor)
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Any) -> Any:
+        return None, cotangent
+
+
+def _kept(tensor: Any) -> Any:
+    """What second derivatives may read. The object of a result that other nodes of ours made may be given other contents: that of
+    the program takes its own.
+    """
+    if not isinstance(tensor.grad_fn, CompiledNode._backward_cls):
+        return tensor, tensor._version
+    with torch.enable_grad():
+        return Keeper.apply(_anchor, tensor).grad_fn
+
+
+def _unchanged(kept: Any) -> Any:
+    if not isinstance(kept, tuple):
+        return kept.saved_tensors[0]
+    tensor, version = kept
     if tensor._version != version:
         text = _MODIFIED.format(kind=tensor.type(), sizes=list(tensor.shape), now=tensor._version, then=version)
         raise RuntimeError(text)
@@ -262,11 +291,18 @@ def stand_in(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtyp
         return made.requires_grad_().clone() if needs and (made.is_floating_point() or made.is_complex()) else made
 
 
+def unseen_by_hooks() -> Any:
+    """What is saved in there, hooks of the program on saved tensors do not see."""
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        return contextlib.nullcontext()
+    return torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+
+
 def saves(function: Any, args: Any, kwargs: Any) -> bool:
     """Whether the nodes of gradients of `function(*args, **kwargs)` (on stand-ins) keep tensors, which a pass lets go of."""
     from tatara.torch import _meta
 
-    with torch.inference_mode(False), torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad(), unseen_by_hooks():
         results = _meta.call(function, args, kwargs)
     pending = [r.grad_fn for r in (results if isinstance(results, (tuple, list)) else (results,))]
     while pending:
@@ -383,6 +419,8 @@ def call(stage: Any, inputs: list[Any], given: Any = None) -> list[Any] | None:
                 operands[i] = operands[i].detach() if i in group.second_inputs else None
             places = [fresh[k] for k in group.results]
             saved = [done[1][k] for k in group.saved]
+            if group.used_up:
+                saved += [inputs[i] for i in group.checked_inputs] + [outputs[i] for i in group.checked_outputs]
             results = CompiledNode.apply(stage, group, given, tuple(outputs[i] for i in places), saved, *operands)
             for i, result in zip(places, results, strict=True):
                 outputs[i] = result

@@ -14,12 +14,14 @@ Ref places_tuple(const std::vector<int>& places) {
 
 }  // namespace
 
-ResultGroups groups_of_results(const GraphStage& part, const Tape& tape) {
+ResultGroups groups_of_results(const GraphStage& part, const Tape& tape, HeldByHost& host) {
   UsedHistory history(tape, std::vector<bool>(tape.slots().size(), true));
-  return group_results(part.graph, part.needs, [&](const Node& node) {
+  ResultGroups groups = group_results(part.graph, part.needs, [&](const Node& node) {
     const int call = node.location.call;
     return call >= 0 && static_cast<size_t>(call) < tape.nodes().size() && history.saves(static_cast<size_t>(call));
   });
+  groups.held = host.of(part, groups);
+  return groups;
 }
 
 Ref described_groups(const TrainingStage& stage) {
@@ -28,11 +30,12 @@ Ref described_groups(const TrainingStage& stage) {
   for (size_t i = 0; i < stage.groups.size(); ++i) {
     const StageGroup& group = stage.groups[i];
     const Ref own = places_tuple(group.results), kept = places_tuple(group.saved),
-              second = places_tuple(group.second_inputs), unreached = places_tuple(group.unreached);
+              second = places_tuple(group.second_inputs), unreached = places_tuple(group.unreached),
+              inputs = places_tuple(group.checked_inputs), outputs = places_tuple(group.checked_outputs);
     PyTuple_SET_ITEM(groups.get(), static_cast<Py_ssize_t>(i),
-                     Py_BuildValue("(OnOnOOO)", own.get(), static_cast<Py_ssize_t>(results), kept.get(),
+                     Py_BuildValue("(OnOnOOOOO)", own.get(), static_cast<Py_ssize_t>(results), kept.get(),
                                    static_cast<Py_ssize_t>(saved), group.used_up ? Py_True : Py_False, second.get(),
-                                   unreached.get()));
+                                   unreached.get(), inputs.get(), outputs.get()));
   }
   return groups;
 }

@@ -573,8 +573,9 @@ CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Ta
   const std::vector<GraphStage> parts = split_stages(made.graph, needs);
   const Ref stages = Ref::steal(PyList_New(0));
   std::vector<Mask> values_matter;
+  HeldByHost host(made, tape);
   for (const GraphStage& part : parts) {
-    const ResultGroups groups = groups_of_results(part, tape);
+    const ResultGroups groups = groups_of_results(part, tape, host);
     auto made_stage = std::make_unique<TrainingStage>(part.graph, part.needs, options, result.results, &groups);
     values_matter.push_back(made_stage->values_matter);
     const Ref stage = wrap_stage(std::make_shared<Stage>(std::move(made_stage)));

@@ -387,6 +387,7 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
     slot.input = places[i] == Place::kComesIn || (tells_sizes && places[i] == Place::kElsewhere);
     if (places[i] != Place::kComesIn && !(made_symbol && slot.input)) continue;
     if (made_before) slot.guard_index = 0;
+    slot.made_before = slot.made_before || made_before;
     slot.requires_grad = needs[i];
   }
   for (size_t i = 0; i < part->places_.size(); ++i) {

@@ -43,6 +43,7 @@ struct TapeSlot : SlotLayout {
   bool derived = false;      ///< a number that a node computes; `number` too
   bool whole = false;        ///< such a number is an int
   bool parameter = false;    ///< a result of class torch.nn.Parameter
+  bool made_before = false;  ///< inputs of a part of a tape: a part before it, or torch between them, makes it
   bool layout_read = false;  ///< the program has asked how it lies in memory
   int level = 0;  ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
