@@ -199,37 +199,38 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
     c->owner->note_generator(*reinterpret_cast<PyCodeObject*>(code));
     return call_original(c, args, nargsf, kwnames);
   }
+  TraceOwner& owner = *c->owner;
+  if (owner.cache.gave_up(code, 0) && !owner.cache.callees_pay(code)) return call_original(c, args, nargsf, kwnames);
   const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
   const size_t total = nargs + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   CallScratch::Lease call;
   std::optional<SignalsWait> wait(std::in_place);  // until the program's own code runs
   collect_roots(c, args, total, kwnames, call->roots);
-  TraceOwner& owner = *c->owner;
   std::string failed;
   const Found found = find_and_run(owner, code, call, *api, &failed);
   if (found.next == Found::Next::kDone) return found.result;
-  bool original = found.next == Found::Next::kOriginal;
+  int allowed = 1;
   if (found.next == Found::Next::kMissed) {
     PyObject* result = call_in_eager(c, args, nargsf, kwnames, *api, wait);
     if (result != not_handled()) return result;
-    const bool had_entries = owner.cache.count(code, 0) > 0;
+    const bool had_entries = owner.cache.count(code, 0) > 0 || owner.cache.gave_up(code, 0);
     if (had_entries) {
-      const int allowed =
+      allowed =
           owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, call->roots.data(), call->roots.size(), failed);
       if (allowed < 0) return nullptr;
-      original = allowed == 0;
     }
-    if (had_entries && !original) {
+    if (had_entries && allowed > 0) {
       ++stats().recompiles;
       owner.recompiles.push_back(failed);
       TATARA_LOG(kGuards, "recompiles ", place_text(reinterpret_cast<PyCodeObject*>(code), 0), ": ", failed);
     }
   }
   wait.reset();
-  if (original) return call_original(c, args, nargsf, kwnames);
+  if (found.next == Found::Next::kOriginal) return call_original(c, args, nargsf, kwnames);
   const CacheWarnings warnings;  // after the trace
   Tracer tracer(owner, *api, code);
-  return tracer.run(c->function, args, nargsf, kwnames, call->roots, found.entry.get(), call->objects);
+  Entry* const entry = allowed == 0 ? callees_alone() : found.entry.get();
+  return tracer.run(c->function, args, nargsf, kwnames, call->roots, entry, call->objects);
 }
 
 PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {

@@ -19,6 +19,10 @@ class Operand(NamedTuple):
     needs: bool
 
 
+def operand(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, needs: bool) -> Operand:
+    return Operand(sizes, strides, dtype, needs)
+
+
 # Of a call: for each tensor among its arguments, and each result, whether it is held; whether the first result has the memory
 # of the first tensor.
 Answer = tuple[tuple[bool, ...], tuple[bool, ...], bool]

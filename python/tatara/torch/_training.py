@@ -68,7 +68,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         ctx.given = given  # what the run was given, for a pass in eager
         ctx.kept = [_kept(inputs[i]) for i in group.second_inputs]
         if group.used_up:
-            ctx.save_for_backward(*saved)
+            ctx.save_for_backward(*_without_numbers(ctx, saved))
         else:
             ctx.kept_tensors = tuple(saved)
         ctx.set_materialize_grads(False)
@@ -78,7 +78,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *own: Any) -> Any:
         group = ctx.group
         with torch._C._DisableTorchDispatch():  # eager reads what it saved unseen, too
-            saved = _spread(ctx.saved_tensors if group.used_up else ctx.kept_tensors, group.saved, group.all_saved)
+            saved = _spread(_with_numbers(ctx) if group.used_up else ctx.kept_tensors, group.saved, group.all_saved)
         cotangents = tuple(_spread(own, group.results, group.all_results))
         stage = ctx.stage
         if hasattr(ctx, "recording"):
@@ -117,6 +117,21 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
 
 
 _core.install_node(CompiledNode._backward_cls)
+
+
+def _without_numbers(ctx: Any, saved: list[Any]) -> list[Any]:
+    """None in the place of Python numbers, which the context has."""
+    numbers = {place: value for place, value in enumerate(saved) if isinstance(value, (float, int))}
+    if not numbers:
+        return saved
+    ctx.numbers = numbers
+    return [None if place in numbers else value for place, value in enumerate(saved)]
+
+
+def _with_numbers(ctx: Any) -> Any:
+    tensors = ctx.saved_tensors
+    numbers = getattr(ctx, "numbers", None)
+    return tensors if numbers is None else tuple(numbers.get(place, value) for place, value in enumerate(tensors))
 
 
 def _spread(items: Any, places: tuple[int, ...], size: int) -> list[Any]:
@@ -219,7 +234,7 @@ def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool,
         results = call(second, laid_out, again)
         if results is None:
             raise RuntimeError("tatara: a compiled second gradient refused its operands")
-        depends = [t for t in values if t.requires_grad]
+        depends = [t for t in values if isinstance(t, torch.Tensor) and t.requires_grad]
         for i in constant:
             results[i] = ConstantNode.apply(results[i], *depends)
         return results
@@ -244,6 +259,8 @@ def _kept(tensor: Any) -> Any:
     """What second derivatives may read. The object of a result that other nodes of ours made may be given other contents: that of
     the program takes its own.
     """
+    if not isinstance(tensor, torch.Tensor):
+        return tensor, 0
     if not isinstance(tensor.grad_fn, CompiledNode._backward_cls):
         return tensor, tensor._version
     with torch.enable_grad():
@@ -254,7 +271,7 @@ def _unchanged(kept: Any) -> Any:
     if not isinstance(kept, tuple):
         return kept.saved_tensors[0]
     tensor, version = kept
-    if tensor._version != version:
+    if isinstance(tensor, torch.Tensor) and tensor._version != version:
         text = _MODIFIED.format(kind=tensor.type(), sizes=list(tensor.shape), now=tensor._version, then=version)
         raise RuntimeError(text)
     return tensor
@@ -337,7 +354,9 @@ def backward_pass(
                 gradient = gradient.clone(memory_format=torch.contiguous_format)  # that retain_grad() keeps
             elif accumulate:
                 result = torch.empty_strided(variable.shape, _grad_strides(variable, gradient), dtype=gradient.dtype)
-                gradient = result.to(gradient.device).copy_(gradient)
+                result = result.to(gradient.device)
+                result.data.copy_(gradient)  # eager's has been written to by nobody
+                gradient = result
             gradients.append(gradient)
     return tuple(gradients)
 

@@ -114,6 +114,16 @@ void EntryCache::decide_modules(VaryingItems& items) const {
   }
 }
 
+Entry* callees_alone() {
+  static Entry* const entry = [] {
+    auto made = std::make_unique<Entry>();
+    made->end = Entry::End::kEager;
+    made->callees = true;
+    return made.release();
+  }();
+  return entry;
+}
+
 bool Entry::holds(GuardedCall& call, bool with_runner) {
   if (ended_) return call.fail("an object that was watched has ended");
   return guards.hold(call, {tape.get(), with_runner ? runner.get() : nullptr, code, offset});
@@ -199,6 +209,23 @@ std::optional<IdleStretch> EntryCache::idle_from(PyObject* code, int offset) con
   if (idle < kMostIdle) return {};
   if (last >= offset) way.ends.push_back(last);
   return way;
+}
+
+void EntryCache::note_refused(PyObject* code, int offset) {
+  if (++refused_[{code, offset}] < kMostRefused) return;
+  const auto here = [&](const std::shared_ptr<Entry>& e) { return e->code == code && e->offset == offset; };
+  if (std::any_of(entries_.begin(), entries_.end(), [&](const auto& e) { return here(e) && e->hits > 0; })) return;
+  given_up_.insert_or_assign({code, offset}, Ref::borrow(code));
+  const auto first = std::stable_partition(entries_.begin(), entries_.end(), std::not_fn(here));
+  const std::vector<std::shared_ptr<Entry>> dropped(std::make_move_iterator(first),
+                                                    std::make_move_iterator(entries_.end()));
+  entries_.erase(first, entries_.end());
+}
+
+bool EntryCache::callees_pay(PyObject* code) const {
+  return std::any_of(entries_.begin(), entries_.end(), [code](const std::shared_ptr<Entry>& entry) {
+    return entry->code != code && entry->tape != nullptr && entry->tape->nodes().size() >= kFewCalls;
+  });
 }
 
 size_t EntryCache::count_for(PyObject* code, int offset, PyObject* const* roots, size_t count) const {

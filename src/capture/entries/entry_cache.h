@@ -116,6 +116,9 @@ struct Entry {
   mutable bool refused_inference_ = false;  // some run has failed with tensors of inference mode among its inputs
 };
 
+/// The end of what gets no entry: its frame runs in eager, and functions that it calls may have entries of their own.
+Entry* callees_alone();
+
 /// Instructions of a frame that are not worth an entry: those in [from, to], up to one of the ends.
 struct IdleStretch {
   int from = 0, to = -1;
@@ -145,6 +148,13 @@ class EntryCache {
   /// The way from the point, where the entries there do nothing but reach a call that breaks the graph, or do little and were never
   /// used, as another one would: such ways depend on numbers, texts or arrays that are others in each call.
   std::optional<IdleStretch> idle_from(PyObject* code, int offset) const;
+  /// A call at the point for which no entry may be made any more. After many of them, none of the entries there having been used
+  /// ever, they go.
+  void note_refused(PyObject* code, int offset);
+  /// Whether they have gone.
+  bool gave_up(PyObject* code, int offset) const { return !given_up_.empty() && given_up_.contains({code, offset}); }
+  /// Whether functions that it calls have entries with more than a few calls of torch.
+  bool callees_pay(PyObject* code) const;
   const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }
   /// So many modules of one class may have entries of their own at a point.
   static constexpr size_t kMostModules = 16;
@@ -154,6 +164,8 @@ class EntryCache {
     entries_.clear();
     ended_.clear();
     varying_.clear();
+    refused_.clear();
+    given_up_.clear();
   }
   int traverse(const Visitor& visit) const;
   /// Keeps an entry alive while it runs.
@@ -162,6 +174,8 @@ class EntryCache {
  private:
   static constexpr size_t kMostPlaces = 2;
   static constexpr size_t kMostIdle = 3;
+  static constexpr size_t kMostRefused = 32;
+  static constexpr size_t kFewCalls = 4;
 
   /// Which of the modules in whose place another one is now go by structure: those that the program has let go of, and all once
   /// there were many. Others stay what they are, and so do the modules in them that both of the two have.
@@ -177,7 +191,9 @@ class EntryCache {
     VaryingPlaces places;  // what objects they watched; maybe gone by now, so only to be compared
   };
   std::map<std::pair<PyObject*, int>, Ended> ended_;
-  std::set<std::pair<PyObject*, int>> varying_;  // see iterators_vary()
+  std::set<std::pair<PyObject*, int>> varying_;          // see iterators_vary()
+  std::map<std::pair<PyObject*, int>, size_t> refused_;  // see note_refused()
+  std::map<std::pair<PyObject*, int>, Ref> given_up_;    // with the code, so that no other comes to lie there
 };
 
 }  // namespace tatara::capture

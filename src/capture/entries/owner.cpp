@@ -16,6 +16,7 @@ thread_local int t_disabled = 0;
 int TraceOwner::may_trace(PyCodeObject* code, int offset, PyObject* const* roots, size_t root_count,
                           const std::string& failed) {
   auto* key = reinterpret_cast<PyObject*>(code);
+  if (cache.gave_up(key, offset)) return 0;
   const auto all = static_cast<int64_t>(cache.count(key, offset));
   if (all == 0) return 1;
   const int64_t limit = option_int(Option::kRecompileLimit, options);
@@ -29,6 +30,7 @@ int TraceOwner::may_trace(PyCodeObject* code, int offset, PyObject* const* roots
     raise_unsupported(why);
     return -1;
   }
+  cache.note_refused(key, offset);
   if (!full.emplace(key, offset).second) return 0;
   ++stats().breaks;
   breaks.push_back(why);

@@ -337,7 +337,8 @@ bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
   if (lies_in(api.files.torch_folder)) {
     const std::string_view inner = std::string_view(file).substr(api.files.torch_folder.size());
     if (inner.ends_with("_functions.py")) return true;  // of autograd, which apply() alone calls
-    return inner.substr(0, 3) != "nn/" || inner == "nn/modules/module.py";
+    // Of its modules' own code, not of how parameters are copied.
+    return inner.substr(0, 3) != "nn/" || inner.starts_with("nn/param") || inner == "nn/modules/module.py";
   }
   return lies_in(api.files.library_folder) && file.find("/site-packages/") == std::string::npos;
 }

@@ -117,6 +117,23 @@ struct NodeGroup {
   Ref held;
 };
 
+/// The saved values, of which Python numbers are in the context (_without_numbers). Null with a Python error set.
+Ref with_numbers(PyObject* context, Ref saved) {
+  if (!PyTuple_Check(saved.get())) return saved;
+  const Py_ssize_t size = PyTuple_GET_SIZE(saved.get());
+  bool any = false;
+  for (Py_ssize_t i = 0; i < size; ++i) any = any || PyTuple_GET_ITEM(saved.get(), i) == Py_None;
+  const Ref numbers = any ? Ref::steal(PyObject_GetAttrString(context, "numbers")) : Ref();
+  if (!any || !numbers) return any ? Ref() : std::move(saved);
+  Ref filled = Ref::steal(PyTuple_New(size));
+  for (Py_ssize_t i = 0; filled && i < size; ++i) {
+    const Ref place = Ref::steal(PyLong_FromSsize_t(i));
+    PyObject* const number = PyDict_GetItemWithError(numbers.get(), place.get());
+    PyTuple_SET_ITEM(filled.get(), i, Py_NewRef(number != nullptr ? number : PyTuple_GET_ITEM(saved.get(), i)));
+  }
+  return filled;
+}
+
 /// CompiledNode.backward for what is usual. None where it is not; null with a Python error set.
 Ref plain_backward(PyObject* args) {
   const TorchApi& api = *TorchApi::get();
@@ -141,6 +158,7 @@ Ref plain_backward(PyObject* args) {
   if (any) {
     // The plan lets go of what is saved one by one, so nothing else may hold it, unless the graph is retained.
     Ref tensors = Ref::steal(PyObject_GetAttrString(context, group.used_up() ? "saved_tensors" : "kept_tensors"));
+    if (tensors) tensors = with_numbers(context, std::move(tensors));
     const Ref saved = tensors ? group.saved(tensors.get()) : Ref();
     if (!saved) return {};
     if (group.used_up() && !Ref::steal(PyObject_CallMethod(context, "maybe_clear_saved_tensors", nullptr))) return {};

@@ -443,7 +443,10 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
   context_.state = State::kConcrete;
   if (entry.end == Entry::End::kEager) {
     f.root = false;
-    return FrameAction::kRun;
+    if (&entry != hit_) return FrameAction::kRun;
+    f.observer = nullptr;
+    context_.frames.pop_back();
+    return FrameAction::kHandBack;
   }
   const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
   std::vector<Ref> made;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -154,7 +155,7 @@ def test_modules_that_differ_use_it_up(stay: bool) -> None:
             layer = _Named("name" * call)
             layers += [layer] if stay else []
             torch.testing.assert_close(compiled(layer, x), f(layer, x))
-    assert grown["graphs"] == (18 if stay else 3)
+    assert grown["graphs"] == 2 * (18 if stay else 3)  # and of the layer that is called once it runs in eager
 
 
 class _Table(dict[str, torch.Tensor]):
@@ -182,3 +183,60 @@ def test_values_of_a_dict_are_no_keys() -> None:
             x = torch.randn(4)
             torch.testing.assert_close(compiled(x)["x"], x.sin())
     assert grown["calls_recorded"] == grown["breaks"] == 0
+
+
+class _Inner(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() + x.cos()).tanh() * (x - 1).exp() + x.relu()
+
+
+def _calls(program: Callable[..., Any], compiled: Any, count: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(count):
+            x = torch.randn(4, 3, generator=torch.Generator().manual_seed(i))
+            torch.testing.assert_close(compiled(f"text {i}", x), program(f"text {i}", x))
+
+
+def test_at_the_limit_functions_that_are_called_have_entries() -> None:
+    inner = _Inner()
+
+    def program(text: str, x: torch.Tensor) -> torch.Tensor:
+        return inner(x) * len(text.split("1"))
+
+    compiled = tatara.compile(program, options={"recompile_limit": 3})
+    _calls(program, compiled, 6)
+    with counts() as grown:
+        _calls(program, compiled, 40)
+    assert (grown["graphs"], grown["guard_hits"]) == (0, 40)
+    with counts() as grown:  # after many calls the entries that were never used are gone; the inner ones are not
+        _calls(program, compiled, 40)
+    assert (grown["graphs"], grown["guard_hits"]) == (0, 40)
+
+
+def test_a_function_that_calls_little_runs_in_eager() -> None:
+    def program(text: str, x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).tanh() * len(text.split("1"))
+
+    compiled = tatara.compile(program, options={"recompile_limit": 3})
+    _calls(program, compiled, 40)
+    with counts() as grown:
+        _calls(program, compiled, 10)
+    assert not any(grown.values())
+    tatara.reset()
+    with counts() as grown:
+        _calls(program, compiled, 1)
+    assert grown["graphs"] == 1
+
+
+def test_entries_that_were_used_stay() -> None:
+    def program(text: str, x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).tanh() * len(text.split("1"))
+
+    compiled = tatara.compile(program, options={"recompile_limit": 3})
+    for _ in range(2):
+        _calls(program, compiled, 2)
+    _calls(program, compiled, 60)
+    with counts() as grown:
+        _calls(program, compiled, 2)
+    assert grown["guard_hits"] == 2
