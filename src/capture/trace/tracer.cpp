@@ -443,7 +443,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
   context_.state = State::kConcrete;
   if (entry.end == Entry::End::kEager) {
     f.root = false;
-    if (&entry != hit_) return FrameAction::kRun;
+    if (&entry != callees_alone()) return FrameAction::kRun;
     f.observer = nullptr;
     context_.frames.pop_back();
     return FrameAction::kHandBack;
