@@ -339,6 +339,7 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   KernelTarget target{chosen_target(options.vector_width), std::nullopt, options.code};
   ScheduleOptions schedule_options = options.schedule;
   schedule_options.passes = options.passes;
+  schedule_options.vector_bytes = target.cpu.vector_bytes();
   choose_gpu(graph, target, schedule_options);
   if (target.gpu && target.gpu->has_product_kernels()) {
     schedule_options.passes.product_processors = schedule_options.gpu->multiprocessors;

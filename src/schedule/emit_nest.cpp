@@ -154,8 +154,7 @@ void copy_narrow_dim(State& s, const Group& group, const std::vector<Access>& ac
   };
   const auto found = std::find_if(plan.outer.begin(), plan.outer.end(), narrow);
   if (found == plan.outer.end()) return;
-  plan.copied = found->dim;
-  plan.copies = found->extent.const_value();
+  plan.copies = {{found->dim, found->extent.const_value()}};
   plan.outer.erase(found);
 }
 
@@ -175,9 +174,11 @@ void emit_group(State& s, int unit) {
   const std::vector<RowCopy> copies = copy_into_row_order(s, group, dry.accesses, elements);
   NestPlan plan = plan_nest(s, space, dry.accesses, dry.index_uses);
   if (space.has_reduction && !s.options.gpu) keep_between_walks(s, group, dry.accesses, plan, trial.needed_twice());
-  const auto chunked = space.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
+  const bool thin = space.has_reduction && share_weight(s, group, plan);
+  const bool may_split = space.has_reduction && walks_once(group) && !thin;
+  const auto chunked = may_split ? split_reduction(s, plan) : std::nullopt;
   if (!chunked) {
-    copy_narrow_dim(s, group, dry.accesses, plan);
+    if (!thin) copy_narrow_dim(s, group, dry.accesses, plan);
     share_rows(s, group, dry.accesses, dry.work.operations, plan);
     if (!plan.tile && !s.options.gpu) {
       auto pairs = replaceable(s, group, dry.accesses);

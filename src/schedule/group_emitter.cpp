@@ -14,7 +14,7 @@ constexpr double kDear = 8;  // computing again costs more than a trip to the ne
 
 template <typename Fn>
 void GroupEmitter::for_each_copy(Fn&& fn) {
-  for (copy_ = 0; copy_ < plan_.copies; ++copy_) fn();
+  for (copy_ = 0; copy_ < plan_.side_by_side(); ++copy_) fn();
   copy_ = 0;
 }
 
@@ -60,7 +60,7 @@ void GroupEmitter::emit() {
         if (m.full) {
           if (phase_ != Phase::kFinal) stores.push_back(&m);
         } else if (phase_ != Phase::kPartial) {
-          store_value(m);
+          for_each_copy([&] { store_value(m); });
         }
       } else if (phase_ == Phase::kFinal) {
         gather(m);
@@ -164,9 +164,14 @@ ScalarId GroupEmitter::value_of(const Member& m) {
 
 std::vector<Expr> GroupEmitter::index_of(const Member& m) const {
   std::vector<Expr> index = *index_map(s_, *group_.space, *m.sizes, m.full || m.kind == Member::Kind::kReduce);
-  if (plan_.copies == 1) return index;
-  const Expr copy = s_.ctx.constant(copy_);
-  const ExprMap place{{plan_.copied, plan_.copies_follow ? plan_.copied + copy : copy}};
+  if (plan_.copies.empty()) return index;
+  ExprMap place;
+  int64_t rest = copy_;
+  for (const NestPlan::Copies& c : plan_.copies) {
+    const Expr copy = s_.ctx.constant(rest % c.count);
+    place[c.dim] = c.follow ? c.dim + copy : copy;
+    rest /= c.count;
+  }
   for (Expr& e : index) e = s_.simplify(s_.ctx.substitute(e, place));
   return index;
 }

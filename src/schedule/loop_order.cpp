@@ -12,6 +12,7 @@ using loops::LoopKind;
 namespace {
 
 constexpr int64_t kPointwiseChunk = 4096;  // elements per parallel iteration of a one-dimensional kernel
+constexpr int64_t kLeastGroup = 8;         // neighbours for which one element is read, as if it were for all
 constexpr int64_t kTileLanes = 64;         // elements of a tile along the vector loop
 constexpr int64_t kTileRows = 16;          // and across it
 constexpr int64_t kTileBytes = 1 << 17;    // of all tiles of a kernel: they stay in the cache
@@ -45,6 +46,17 @@ int64_t gpu_tile_bytes(int64_t rows, int64_t lanes, DType dtype) {
 /// Coefficient of `symbol` in the address: 0 when absent, invalid when the address is not affine in it.
 Expr stride_of(ExprContext& ctx, Expr address, Expr symbol) {
   return address.contains(symbol) ? address.coefficient_of(symbol) : ctx.constant(0);
+}
+
+/// Whether the symbol stands in quotients alone: an element is read for so many neighbours (the scale of a group).
+bool read_in_groups(Expr address, Expr symbol) {
+  if (!address.contains(symbol)) return true;
+  if (address.is_symbol()) return false;
+  if (address.kind() == ExprKind::kFloorDiv && address.operands()[1].is_const()) {
+    return address.operands()[1].const_value() >= kLeastGroup;
+  }
+  const auto parts = address.operands();
+  return std::all_of(parts.begin(), parts.end(), [&](Expr e) { return read_in_groups(e, symbol); });
 }
 
 /// Neighbouring dims that every access walks as one.
@@ -186,7 +198,10 @@ class Planner {
         const double weight = traffic(access);
         total += weight;
         const Expr c = stride_of(s_.ctx, access.address, symbol);
-        if (!c.valid()) continue;
+        if (!c.valid()) {
+          if (read_in_groups(access.address, symbol)) score += 0.4 * weight;
+          continue;
+        }
         if (c.is_const(1)) score += weight;
         if (c.is_const(0)) score += 0.4 * weight;
         if (crossing(m, access) >= 0) score += kTiledWorth * weight;

@@ -40,10 +40,18 @@ struct NestPlan {
   /// Those of `kept` that wait in the memory of a result, named here, which the last walk writes over them.
   std::map<Kept, ValueId> kept_in_result;
   std::optional<Tile> tile;
-  /// A narrow dim that has no loop: each thread reduces all its elements side by side, since they need the same values.
-  Expr copied;
-  int64_t copies = 1;
-  bool copies_follow = false;  // the dim has a loop, over groups of so many elements
+  /// A dim of which an iteration computes several elements side by side, since they need the same values.
+  struct Copies {
+    Expr dim;
+    int64_t count = 1;
+    bool follow = false;  // the dim has a loop, over groups of so many elements; else it has none, and these are all
+  };
+  std::vector<Copies> copies;
+  int64_t side_by_side() const {
+    int64_t all = 1;
+    for (const Copies& c : copies) all *= c.count;
+    return all;
+  }
 };
 
 /// Elements from row to row of a tile in memory that a GPU's threads share. It has 32 banks of 4 bytes: rows of an odd number of
@@ -56,6 +64,8 @@ NestPlan plan_nest(State& s, const Space& space, const std::vector<Access>& acce
                    const std::vector<Expr>& index_uses, bool vectorise_reduced = true);
 /// On a GPU, where rows read what their neighbours read, too: a thread computes several of them. `ops`: scalar operators of one.
 void share_rows(State& s, const Group& group, const std::vector<Access>& accesses, int ops, NestPlan& plan);
+/// A product with few rows: all of them, and some results of each, are done side by side. False: the group is none.
+bool share_weight(State& s, const Group& group, NestPlan& plan);
 /// How the loops of such a nest access memory.
 struct NestEstimate {
   NestPlan plan;

@@ -100,6 +100,7 @@ void share_rows(State& s, const Group& group, const std::vector<Access>& accesse
   if (!along.valid()) return;
   const int64_t threads = kResidentThreads * s.options.gpu->multiprocessors;
   LoopSpec* best = nullptr;
+  int64_t copies = 1;
   double least = kWorth;
   for (LoopSpec& loop : plan.outer) {
     if (loop.kind != loops::LoopKind::kParallel || !loop.dim.valid()) continue;
@@ -112,21 +113,20 @@ void share_rows(State& s, const Group& group, const std::vector<Access>& accesse
       if (several.reads > kMostReads || share >= least) continue;
       least = share;
       best = &loop;
-      plan.copies = n;
+      copies = n;
     }
   }
   if (best == nullptr) return;
   ExprContext& ctx = s.ctx;
-  const Expr step = ctx.constant(plan.copies);
+  const Expr step = ctx.constant(copies);
   const Expr count = s.simplify(ctx.ceildiv(best->extent, step));
   const Expr block = s.pooled_symbol(count, 208);
-  const bool even = best->extent.const_value() % plan.copies == 0;
+  const bool even = best->extent.const_value() % copies == 0;
   plan.substitution[best->dim] = even ? block * step : ctx.min(block * step, best->extent - step);
-  plan.copied = best->dim;
-  plan.copies_follow = true;
+  plan.copies = {{best->dim, copies, true}};
   *best = {block, count, loops::LoopKind::kParallel, Expr(), Expr()};
   s.note(s.name_of(group.members.front().value),
-         str_cat("a thread computes ", plan.copies, " rows, which read the same"));
+         str_cat("a thread computes ", copies, " rows, which read the same"));
 }
 
 }  // namespace tatara::sched

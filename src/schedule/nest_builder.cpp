@@ -179,6 +179,7 @@ ScalarId NestBuilder::emit(loops::Scalar scalar) {
     work.cost += cost_of(scalar.op);
   }
   if (loops::is_elementary_function(scalar.op)) ++work.functions;
+  note_largest(scalar, id);
   put(d, loops::Let{id, std::move(scalar)});
   memo.emplace(key, id);
   return id;
@@ -194,7 +195,11 @@ ScalarId NestBuilder::zero(DType dtype) { return emit(make_scalar(ScalarOp::kCon
 
 ScalarId NestBuilder::cast(ScalarId x, DType to) {
   if (dtype(x) == to) return x;
-  return emit(make_scalar(ScalarOp::kCast, to, {x}));
+  // What was widened is narrowed to what it was.
+  if (const auto from = widened_.find(x); from != widened_.end() && dtype(from->second) == to) return from->second;
+  const ScalarId result = emit(make_scalar(ScalarOp::kCast, to, {x}));
+  if (is_low_precision(dtype(x)) && to == compute_dtype(dtype(x))) widened_.emplace(result, x);
+  return result;
 }
 
 ScalarId NestBuilder::index_value(Expr index, DType to) {
@@ -222,6 +227,8 @@ Expr NestBuilder::indirect(ScalarId value, Expr size, bool wrap, bool check, Sca
   int d = std::max(scalar_depth_[static_cast<size_t>(value)], depth_of(bound));
   if (mask != kNoScalar) d = std::max(d, scalar_depth_[static_cast<size_t>(mask)]);
   d = clamp_depth(d);
+  // What can't leave the range needs no test.
+  if (bound.is_const() && largest(value) < bound.const_value()) wrap = check = false;
   const IndirectKey key{value, bound.node(), wrap, check, mask};
   if (const auto found = at(d).indirects.find(key); found != at(d).indirects.end()) return found->second;
   // Symbols for lookups must differ from the dims' of the same extent.
@@ -231,6 +238,26 @@ Expr NestBuilder::indirect(ScalarId value, Expr size, bool wrap, bool check, Sca
   at(d).indirects.emplace(key, symbol);
   if (keeps_) fault_sites.push_back(location == nullptr ? std::string() : location->str());
   return symbol;
+}
+
+int64_t NestBuilder::largest(ScalarId x) const {
+  if (const auto found = largest_.find(x); found != largest_.end()) return found->second;
+  const DType type = dtype(x);
+  return type == DType::kUInt8 ? UINT8_MAX : type == DType::kUInt16 ? UINT16_MAX : INT64_MAX;
+}
+
+void NestBuilder::note_largest(const loops::Scalar& s, ScalarId id) {
+  if (!is_integral(s.dtype)) return;
+  int64_t most = INT64_MAX;
+  if (s.op == ScalarOp::kConst && s.const_int >= 0) most = s.const_int;
+  if (s.op == ScalarOp::kCast && is_integral(dtype(s.operands[0]))) most = largest(s.operands[0]);
+  if (s.op == ScalarOp::kAnd) most = std::min(largest(s.operands[0]), largest(s.operands[1]));
+  const int64_t shift = s.op == ScalarOp::kShr ? largest(s.operands[1]) : INT64_MAX;
+  if (shift < 63 && is_constant_.contains(s.operands[1])) most = largest(s.operands[0]) >> shift;
+  // Of a narrower type it might have become negative.
+  const int bits = 8 * dtype_size(s.dtype) - (is_signed(s.dtype) ? 1 : 0);
+  if (most < INT64_MAX && (bits >= 63 || most < (int64_t{1} << bits))) largest_.emplace(id, most);
+  if (s.op == ScalarOp::kConst) is_constant_.insert(id);
 }
 
 Expr NestBuilder::finalize(Expr e) { return substitution.empty() ? e : state_.ctx.substitute(e, substitution); }
@@ -368,7 +395,8 @@ ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) 
     TATARA_CHECK(node != nullptr, "a graph input without memory");
     if (node->kind == LoweredNode::Kind::kView) {
       result = eval(node->operands[0], node->view_map(indices), mask);
-      result = round(result, state_.graph.type(v).dtype);
+      const DType type = state_.graph.type(v).dtype;
+      if (state_.graph.type(node->operands[0]).dtype != type) result = round(result, type);
       fused(*node);
     } else {
       TATARA_CHECK(node->kind == LoweredNode::Kind::kElement, node->node().op->name, " cannot be inlined");

@@ -148,6 +148,13 @@ class NestBuilder {
   MapMemory memory_;
   std::vector<Scope> scopes_;
   std::vector<int> scalar_depth_;
+  /// An integer scalar is not negative and at most that; INT64_MAX: nothing is known of it.
+  int64_t largest(ScalarId x) const;
+  void note_largest(const loops::Scalar& s, ScalarId id);
+
+  std::unordered_map<ScalarId, int64_t> largest_;
+  std::unordered_set<ScalarId> is_constant_;
+  std::unordered_map<ScalarId, ScalarId> widened_;  // from what, of a half type
   std::unordered_map<Expr, int, ExprHash> symbol_depth_;
   std::unordered_map<Expr, size_t, ExprHash> indirect_count_;
   std::map<BufferId, int> buffer_args_;

@@ -376,7 +376,13 @@ void lower_nodes(State& s) {
     write_out_short(s, lowered);
     const bool is_view = lowered.kind == LoweredNode::Kind::kView;
     const int times = is_view ? s.uses_beyond_views[static_cast<size_t>(node.outputs[0])] : 1;
-    for (const ValueId v : lowered.operands) use(v, times);
+    // Parts of one matrix, of which each element is read once.
+    const bool parts = lowered.kind == LoweredNode::Kind::kReduction && lowered.reduction_def().few.has_value();
+    bool again = false;
+    for (const ValueId v : lowered.operands) {
+      use(v, again ? 0 : times);
+      again = parts;
+    }
   }
 }
 
@@ -393,6 +399,9 @@ void choose_roots(State& s) {
       case Kind::kView: count_costs(s, *node); break;
       case Kind::kReduction:
       case Kind::kScan:
+        for (const int held : node->reduction_def().in_memory) {
+          make_root(s, base_of_views(s, node->operands[static_cast<size_t>(held)]), false);
+        }
         for (const ValueId v : node->node().outputs) make_root(s, v, node->kind == Kind::kScan);
         break;
       case Kind::kScatter:

@@ -18,6 +18,8 @@ Graph canonicalize(const Graph& graph, const PassOptions& options = {});
 Graph channels_last(const Graph& graph, const PassOptions& options = {});
 /// Float32 products on GPUs as sums of products of bfloat16 parts, where kernels of ours are faster than the host's.
 Graph own_products(const Graph& graph, const PassOptions& options = {});
+/// Products of a computed matrix (a dequantised weight) with a few rows as reductions in whose loops the matrix is computed.
+Graph thin_products(const Graph& graph, const PassOptions& options = {});
 /// Splits big products on GPUs whose result has rows of an odd length, so that most of it is done by the host's fast kernels.
 Graph align_matmuls(const Graph& graph, const PassOptions& options = {});
 /// Gives attention on GPUs masks with contiguous rows, without which the host computes it in single steps.

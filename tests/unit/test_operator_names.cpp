@@ -28,6 +28,7 @@ constexpr Allowed kAllowed[] = {
     {"transforms/online_softmax.cpp", "*", "matches a pattern: maximum, exponent, sum"},
     {"transforms/align_matmuls.cpp", "*", "matches a pattern: a product and how its operands were made"},
     {"transforms/own_products.cpp", "*", "matches a pattern: products that the host has four names for"},
+    {"transforms/thin_products.cpp", "*", "matches a pattern: products, and how packed weights become matrices"},
     {"transforms/part_writes.cpp", "*", "matches a pattern: inverses of views of views"},
     {"transforms/canonicalize.cpp", "expand cast sum add_one_place", "matches a pattern: a sum of rows with one value"},
     {"schedule/emit.cpp", "copy", "the name of a kernel without operators"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "support/error.h"
+#include "symbolic/multiples.h"
 
 namespace tatara::codegen {
 
@@ -22,6 +23,16 @@ void Scope::leave_lanes() {
   vector_var_ = Expr();
 }
 
+bool Scope::same_quotient(Expr e) const {
+  if (e.kind() != ExprKind::kFloorDiv || !e.operands()[1].is_const()) return false;
+  const Expr place = e.operands()[0];
+  const Expr step = place.coefficient_of(vector_var_);
+  if (!step.valid() || !step.is_const() || step.const_value() <= 0) return false;
+  const Expr rest = kernel_.ctx->sub(place, kernel_.ctx->mul(step, vector_var_));
+  const int64_t all = step.const_value() * ir_.lanes();
+  return e.operands()[1].const_value() % all == 0 && multiple_of(rest, all) && !varies(rest);
+}
+
 bool Scope::varies(Expr e) const {
   if (ir_.lanes() == 1) return false;
   if (e.is_symbol()) {
@@ -29,6 +40,7 @@ bool Scope::varies(Expr e) const {
     const auto found = symbols_.find(e);
     return found != symbols_.end() && found->second.vec;
   }
+  if (same_quotient(e)) return false;
   return std::any_of(e.operands().begin(), e.operands().end(), [&](Expr x) { return varies(x); });
 }
 

@@ -55,6 +55,8 @@ class Scope {
   const std::string& mask() const { return mask_; }
 
  private:
+  /// Whether all lanes of a pass, which begins at a multiple of their number, have one quotient (the group that they lie in).
+  bool same_quotient(Expr e) const;
   std::string expression(Expr e, bool vec);
   std::string symbol(Expr e, bool vec);
   std::string floor_division(Expr e, bool vec);

@@ -1,6 +1,7 @@
 #include "codegen/cpu/vector_shape.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tatara::codegen {
 
@@ -11,11 +12,12 @@ namespace {
 /// What the lanes of a loop's body cost, in simple instructions of one vector.
 class BodyCost {
  public:
-  explicit BodyCost(const Kernel& kernel) : kernel_(kernel) {}
+  BodyCost(const Kernel& kernel, Expr var) : kernel_(kernel), var_(var) {}
   int bytes = 1;     // of the widest part of a scalar
   int smallest = 8;  // of the narrowest element in memory
   int weight = 0;
   int carried = 0;  // registers carried by inner loops
+  int64_t group = 0;  // of neighbouring iterations, for each of which one element is read (a scale); 0: there is none
 
   void block(const Block& b) {
     for (const Stmt& stmt : b.stmts) std::visit([&](const auto& s) { add(s); }, stmt);
@@ -44,7 +46,21 @@ class BodyCost {
     if (s.op == ScalarOp::kPhilox) cost = 60;
     weight += is_complex(s.dtype) ? 3 * cost : cost;
   }
-  void add(const Load& load) { memory(load.buffer); }
+  void add(const Load& load) {
+    memory(load.buffer);
+    find_groups(load.index);
+  }
+  void find_groups(Expr e) {
+    if (e.is_const() || e.is_symbol()) return;
+    if (e.kind() == ExprKind::kFloorDiv && e.operands()[1].is_const() && e.operands()[0].contains(var_)) {
+      const Expr step = e.operands()[0].coefficient_of(var_);
+      const int64_t size = e.operands()[1].const_value();
+      if (step.valid() && step.is_const() && step.const_value() > 0 && size % step.const_value() == 0) {
+        group = std::gcd(group, size / step.const_value());
+      }
+    }
+    for (const Expr x : e.operands()) find_groups(x);
+  }
   void add(const Store& store) {
     memory(store.buffer);
     if (store.mode != StoreMode::kSet) weight += 20;
@@ -60,12 +76,13 @@ class BodyCost {
   }
 
   const Kernel& kernel_;
+  const Expr var_;
 };
 
 }  // namespace
 
 VectorShape vector_shape(const Kernel& kernel, const For& loop, const CpuTarget& target) {
-  BodyCost cost(kernel);
+  BodyCost cost(kernel, loop.var);
   cost.block(*loop.body);
   const bool known = loop.extent.is_const();
   const int64_t extent = known ? loop.extent.const_value() : INT64_MAX;
@@ -74,6 +91,10 @@ VectorShape vector_shape(const Kernel& kernel, const For& loop, const CpuTarget&
   const int width = std::max(target.vector_bytes() / std::clamp(cost.bytes, 4, 8), 1);
   shape.lanes = width;
   while (shape.lanes / 2 >= extent) shape.lanes /= 2;
+  // Lanes of one group read its element together.
+  const auto whole_groups = [&](int64_t lanes) { return cost.group == 0 || cost.group % lanes == 0; };
+  if (!whole_groups(shape.lanes) && shape.lanes == width && width >= 8 && whole_groups(width / 2)) shape.lanes /= 2;
+  const bool grouped = cost.group != 0 && whole_groups(shape.lanes);
   shape.masks = target.isa == VectorIsa::kAvx512 || (target.isa == VectorIsa::kAvx2 && cost.smallest >= 4);
   shape.heavy = cost.weight > 60;
   shape.light = cost.weight <= 16 && cost.carried == 0;
@@ -84,6 +105,7 @@ VectorShape vector_shape(const Kernel& kernel, const For& loop, const CpuTarget&
   for (const int times : {4, 2}) {
     const int64_t lanes = int64_t{width} * times;
     const bool fits = !known || extent % lanes == 0 || extent >= 4 * lanes;
+    if (grouped && (shape.lanes < width || !whole_groups(lanes))) continue;
     if (lanes <= 64 && fits && cost.weight * times <= 40 && parts * times <= registers) {
       shape.lanes = static_cast<int>(lanes);
       break;

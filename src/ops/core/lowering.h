@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,6 +63,10 @@ struct ReductionDef {
   /// Outputs from the final accumulators (identity if null): one scalar per output of the operator.
   std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const ScalarId> acc, std::span<const Expr> out_indices)>
       finish;
+  /// Of a product with a few rows: their dimension. A kernel computes all of them side by side, and reads what else it multiplies once.
+  std::optional<size_t> few;
+  /// Operands that are computed into memory first, for each element is read many times.
+  std::vector<int> in_memory;
 };
 
 /// output[dest_index(i)] (op)= value(i) over an iteration space, starting from a copy of operand `base`.

@@ -73,6 +73,12 @@ void lower_cat(LowerContext& ctx) {
       std::vector<Expr> at(out.begin(), out.end());
       at[dim] = ec.sub(out[dim], start);
       const Expr end = ec.add(start, types[i].sizes[dim]);
+      const bool before = ec.decide(ec.lt(out[dim], start)) == std::optional<bool>(true);
+      const bool behind = ec.decide(ec.le(end, out[dim])) == std::optional<bool>(true);
+      if (before || behind) {
+        start = end;
+        continue;
+      }
       const ScalarId mask = in_range(b, out[dim], start, end);
       const DType own = compute_dtype(types[i].dtype);
       const ScalarId zero = is_complex(own) ? b.constant_complex(0, 0, own) : Calc{b, own}.c(0);

@@ -1,0 +1,298 @@
+// Products of a matrix with a few rows (a model that answers one question at a time): the matrix is read once, so its bytes are the
+// cost. Such a product becomes a reduction, in whose loops the matrix is computed from what it comes from: a quantised weight is
+// never there as a whole.
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "ops/core/builder.h"
+#include "ops/core/family_util.h"
+#include "ops/core/op_def.h"
+#include "transforms/pass.h"
+#include "transforms/passes.h"
+
+namespace tatara {
+namespace {
+
+constexpr int64_t kMostRows = 8;
+constexpr int64_t kLeastOuter = 16;        // results of a row, and
+constexpr int64_t kLeastInner = 32;        // products of a result, below which loops are not worth it
+constexpr int64_t kLeastElements = 4096;   // of the matrix
+constexpr size_t kMostPacked = 8;           // into which packing divides what is summed over
+constexpr int kMostNodes = 64;             // that compute the matrix
+
+/// Places of the operands of a product, and of the factors of addmm.
+struct Form {
+  size_t left = 0;
+  bool added = false, vector = false;
+};
+std::optional<Form> form_of(const Node& node) {
+  const std::string& name = node.op->name;
+  if (name == "mm") return Form{0, false, false};
+  if (name == "mv") return Form{0, false, true};
+  if (name == "addmm") return Form{1, true, false};
+  return std::nullopt;
+}
+
+int64_t known(Expr e) { return e.is_const() ? e.const_value() : 0; }
+
+bool is_factor(const Arg& arg, double value) {
+  const auto* scalar = std::get_if<Scalar>(&arg);
+  if (scalar == nullptr) return false;
+  if (const auto* n = std::get_if<int64_t>(scalar)) return static_cast<double>(*n) == value;
+  const auto* d = std::get_if<double>(scalar);
+  return d != nullptr && *d == value;
+}
+
+/// How a weight that is unpacked from fewer words divides what is summed over: into `parts` of `run` neighbours each, again and again.
+struct Packing {
+  int64_t parts = 1, run = 1;
+  int64_t period() const { return parts * run; }
+};
+
+/// What computes the weight, up to inputs and results of other kernels.
+class Chain {
+ public:
+  Chain(const Graph& g, const std::vector<int>& uses, ValueId weight) : g_(g), uses_(uses) { walk(weight); }
+  bool computed() const { return computed_; }
+  double bytes() const { return bytes_; }
+  Packing packing(int64_t inner) const {
+    for (const Packing& p : packings_) {
+      if (p.parts <= static_cast<int64_t>(kMostPacked) && inner % p.period() == 0) return p;
+    }
+    return {};
+  }
+
+ private:
+  bool fuses(const Node& node) const {
+    switch (node.op->kind) {
+      case OpKind::kPointwise:
+      case OpKind::kView:
+      case OpKind::kCreation: return true;
+      case OpKind::kIndexing: return node.op->name == "index" || node.op->name == "embedding";
+      case OpKind::kReduction:
+      case OpKind::kScan:
+      case OpKind::kRandom:
+      case OpKind::kComposite:
+      case OpKind::kHost: return false;
+    }
+    return false;
+  }
+
+  void walk(ValueId v) {
+    if (!seen_.insert(v).second) return;
+    const Node* node = g_.producer(v);
+    const bool alone = node != nullptr && (node->op->kind == OpKind::kView || uses_[static_cast<size_t>(v)] == 1);
+    if (node == nullptr || !fuses(*node) || !alone || ++nodes_ > kMostNodes) {
+      double elements = 1;
+      for (const Expr e : g_.type(v).sizes) elements *= static_cast<double>(known(e));
+      bytes_ += elements * dtype_size(g_.type(v).dtype);
+      return;
+    }
+    computed_ = computed_ || node->op->kind != OpKind::kView;
+    find_packing(*node);
+    for_each_operand(*node, [&](ValueId operand) { walk(operand); });
+  }
+
+  void find_packing(const Node& node) {
+    const TensorType& out = g_.type(node.outputs[0]);
+    if (node.op->kind != OpKind::kPointwise || out.sizes.empty()) return;
+    if (node.op->name == "cat") {
+      const auto& list = std::get<TensorList>(node.args[0]).values;
+      const auto* given = std::get_if<Scalar>(&node.args[1]);
+      const auto* dim = given == nullptr ? nullptr : std::get_if<int64_t>(given);
+      if (dim == nullptr || list.empty()) return;
+      const auto d = static_cast<size_t>(*dim < 0 ? *dim + out.dim() : *dim);
+      int64_t run = 1;
+      for (size_t i = d; i < out.sizes.size(); ++i) run *= known(g_.type(list[0]).sizes[i]);
+      const bool even = std::all_of(list.begin(), list.end(), [&](ValueId v) {
+        return g_.type(v).sizes[d] == g_.type(list[0]).sizes[d];
+      });
+      if (even && run > 0) packings_.push_back({static_cast<int64_t>(list.size()), run});
+      return;
+    }
+    // Words beside each of which several shifts stand.
+    const int64_t last = known(out.sizes.back());
+    bool spread = false;
+    for_each_operand(node, [&](ValueId v) {
+      const TensorType& type = g_.type(v);
+      const bool words = is_integral(type.dtype) && type.dim() == out.dim() && type.dim() > 1;
+      spread = spread || (words && (type.sizes.back().is_const(1) || type.strides.back().is_const(0)));
+    });
+    if (spread && last > 1 && last <= static_cast<int64_t>(kMostPacked)) packings_.push_back({last, 1});
+  }
+
+  const Graph& g_;
+  const std::vector<int>& uses_;
+  std::set<ValueId> seen_;
+  std::vector<Packing> packings_;
+  double bytes_ = 0;
+  int nodes_ = 0;
+  bool computed_ = false;
+};
+
+/// A product that becomes a reduction: `weight` is seen as [outer, inner], `rows` as [rows, inner].
+struct Thin {
+  Form form;
+  bool weight_left = false;  // [outer, inner] x [inner, rows]
+  Expr rows = {};
+  int64_t outer = 1, inner = 1;
+  Packing packing = {};
+};
+
+/// Whether neighbours along what is summed over lie side by side.
+bool along(const TensorType& type, size_t dim) { return type.strides[dim].is_const(1); }
+
+/// A number of rows that varies is decided by what was first seen: many rows are many in later calls of this plan, and of few rows
+/// each number has a plan of its own.
+bool are_few(ExprContext& ctx, Expr rows) {
+  if (rows.is_const()) return true;
+  const std::optional<int64_t> seen = ctx.evaluate_hint(rows);
+  if (!seen || *seen < 1) return false;
+  if (*seen > kMostRows) {
+    static_cast<void>(ctx.guard(ctx.lt(ctx.constant(kMostRows), rows)));
+    return false;
+  }
+  static_cast<void>(ctx.specialize(rows));
+  return true;
+}
+
+std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, const Node& node) {
+  const std::optional<Form> form = form_of(node);
+  if (!form) return std::nullopt;
+  const auto* left = std::get_if<TensorArg>(&node.args[form->left]);
+  const auto* right = std::get_if<TensorArg>(&node.args[form->left + 1]);
+  if (left == nullptr || right == nullptr) return std::nullopt;
+  const TensorType &a = g.type(left->value), &b = g.type(right->value);
+  if (!is_floating(a.dtype) || dtype_size(a.dtype) < 2) return std::nullopt;
+  if (form->added && is_factor(node.args[4], 0)) return std::nullopt;
+  Thin thin{.form = *form};
+  thin.inner = known(a.sizes[1]);
+  const Expr first = a.sizes[0], second = form->vector ? g.ctx().constant(1) : b.sizes[1];
+  thin.weight_left = first.is_const() && (!second.is_const() || second.const_value() < first.const_value());
+  thin.rows = thin.weight_left ? second : first;
+  thin.outer = known(thin.weight_left ? first : second);
+  if (thin.inner < kLeastInner || thin.outer < kLeastOuter || thin.outer * thin.inner < kLeastElements) return std::nullopt;
+  if (thin.rows.is_const() && (thin.rows.is_const(0) || thin.rows.const_value() > kMostRows)) return std::nullopt;
+  if (!along(thin.weight_left ? a : b, thin.weight_left ? 1 : 0)) return std::nullopt;
+  const Chain chain(g, uses, thin.weight_left ? left->value : right->value);
+  if (!chain.computed() || !are_few(g.ctx(), thin.rows)) return std::nullopt;
+  thin.packing = chain.packing(thin.inner);
+  return thin;
+}
+
+/// Writes one product as a reduction.
+class Writer {
+ public:
+  Writer(GraphCopy& copy, const std::vector<int>& uses, const Node& node, const Thin& thin)
+      : copy_(copy), uses_(uses), b_(copy.to()), node_(node), thin_(thin) {
+    b_.set_location(node.location);
+  }
+
+  ValueId run(const std::vector<Arg>& args, const TensorType& type) {
+    const DType wide = compute_dtype(type.dtype);
+    ValueId weight = widened(std::get<TensorArg>(node_.args[thin_.form.left + (thin_.weight_left ? 0 : 1)]).value, wide);
+    ValueId rows = std::get<TensorArg>(args[thin_.form.left + (thin_.weight_left ? 1 : 0)]).value;
+    if (thin_.form.vector) rows = b_.unsqueeze(rows, 1);
+    (thin_.weight_left ? rows : weight) = b_.permute(thin_.weight_left ? rows : weight, {1, 0});
+    TensorList row_parts = parts_of(b_.cast(rows, wide), thin_.rows, thin_.weight_left ? 0 : 1, true);
+    TensorList weight_parts = parts_of(weight, number(thin_.outer), thin_.weight_left ? 1 : 0, false);
+    const int64_t few = thin_.weight_left ? 1 : 0;
+    ValueId result = b_.op("thin_product", {row_parts, weight_parts, Scalar(few)});
+    if (thin_.form.vector) result = b_.squeeze(result, 1);
+    if (thin_.form.added) result = with_sum(args, result, wide);
+    return b_.cast(result, type.dtype);
+  }
+
+ private:
+  Expr number(int64_t n) { return b_.ctx().constant(n); }
+
+  /// [count, inner], as many times as packing has parts: those elements that lie in each, expanded along dim `expanded` of the product.
+  TensorList parts_of(ValueId v, Expr count, int64_t expanded, bool is_rows) {
+    const auto [parts, run] = std::pair{thin_.packing.parts, thin_.packing.run};
+    const int64_t periods = thin_.inner / (parts * run);
+    TensorList list;
+    if (parts > 1) {
+      v = b_.reshape(v, {count, number(periods), number(parts), number(run)});
+      if (is_rows) v = ops::contiguous_copy(b_, b_.permute(v, {2, 0, 1, 3}));
+    }
+    for (int64_t i = 0; i < parts; ++i) {
+      ValueId part = v;
+      if (parts > 1) {
+        const int64_t dim = is_rows ? 0 : 2;
+        part = b_.squeeze(b_.slice(v, dim, number(i), number(i + 1), number(1)), dim);
+        if (run == 1) part = b_.squeeze(part, 2);
+        if (periods == 1) part = b_.squeeze(part, 1);
+      }
+      part = b_.unsqueeze(part, expanded);
+      std::vector<Expr> sizes = b_.type(part).sizes;
+      sizes[static_cast<size_t>(expanded)] = is_rows ? number(thin_.outer) : thin_.rows;
+      list.values.push_back(b_.expand(part, sizes));
+    }
+    return list;
+  }
+
+  /// Nothing is added with a factor of zero, as the host leaves it out, and with it infinities and NaN.
+  ValueId with_sum(const std::vector<Arg>& args, ValueId result, DType wide) {
+    if (!is_factor(args[4], 1)) result = b_.binary("mul", result, std::get<Scalar>(args[4]));
+    if (is_factor(args[3], 0)) return result;
+    const ValueId self = b_.cast(std::get<TensorArg>(args[0]).value, wide);
+    return b_.binary("add", result, is_factor(args[3], 1) ? self : b_.binary("mul", self, std::get<Scalar>(args[3])));
+  }
+
+  /// The value in the type in which products are summed: what computes it is not rounded to half types between its steps.
+  ValueId widened(ValueId old, DType wide) {
+    const Graph& g = copy_.from();
+    const Node* node = g.producer(old);
+    const bool half = is_low_precision(g.type(old).dtype);
+    const bool alone = node != nullptr && (node->op->kind == OpKind::kView || uses_[static_cast<size_t>(old)] == 1);
+    if (!half || !alone) return b_.cast(copy_[old], wide);
+    const auto* first = node->args.empty() ? nullptr : std::get_if<TensorArg>(&node->args[0]);
+    if (first == nullptr) return b_.cast(copy_[old], wide);
+    const std::string& name = node->op->name;
+    if (name == "cast") {
+      const DType from = g.type(first->value).dtype;
+      // Small integers and other half types are exact; what was computed in a wider type is rounded as the program says.
+      const bool exact = is_integral(from) || from == DType::kBool || is_low_precision(from);
+      return exact ? b_.cast(copy_[first->value], wide) : b_.cast(copy_[old], wide);
+    }
+    const bool arithmetic = name == "mul" || name == "add" || name == "sub" || name == "div";
+    const bool same_view = node->op->kind == OpKind::kView && g.type(first->value).dtype == g.type(old).dtype;
+    if (!arithmetic && !same_view) return b_.cast(copy_[old], wide);
+    std::vector<Arg> args = copy_.args(*node);
+    for (size_t i = 0; i < args.size(); ++i) {
+      const auto* operand = std::get_if<TensorArg>(&node->args[i]);
+      if (operand != nullptr && operand->value != kNoValue) args[i] = TensorArg{widened(operand->value, wide)};
+    }
+    return b_.call(*node->op, std::move(args)).at(0);
+  }
+
+  GraphCopy& copy_;
+  const std::vector<int>& uses_;
+  GraphBuilder b_;
+  const Node& node_;
+  const Thin& thin_;
+};
+
+}  // namespace
+
+Graph thin_products(const Graph& graph, const PassOptions& options) {
+  return run_pass("thin_products", graph, options, [&](const Graph& g) {
+    const std::vector<int> uses = g.use_counts();
+    GraphCopy copy(g);
+    for (const Node& node : g.nodes()) {
+      const std::optional<Thin> thin = thin_product(g, uses, node);
+      if (!thin) {
+        copy.copy(node);
+        continue;
+      }
+      const size_t first_new = copy.to().num_nodes();
+      const TensorType& type = g.type(node.outputs[0]);
+      const ValueId made = Writer(copy, uses, node, *thin).run(copy.args(node), type);
+      copy.set(node.outputs[0], with_type(copy, made, type, first_new));
+    }
+    return copy.finish();
+  });
+}
+
+}  // namespace tatara
