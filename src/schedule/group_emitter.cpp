@@ -20,15 +20,15 @@ void GroupEmitter::for_each_copy(Fn&& fn) {
 
 template <typename Fn>
 std::vector<ScalarId> GroupEmitter::fold_in(const std::vector<const Member*>& folds, const std::vector<ScalarId>& now,
-                                            Fn&& parts_of) {
+                                            Fn&& after) {
   std::vector<ScalarId> next;
   size_t at = 0;
   for (const Member* m : folds) {
+    const size_t n = node_of(*m).reduction_def().dtypes.size();
     for_each_copy([&] {
-      const std::vector<ScalarId> parts = parts_of(*m);
-      const auto merged = combine(nest_, node_of(*m), std::span(now).subspan(at, parts.size()), parts);
+      const std::vector<ScalarId> merged = after(*m, std::span(now).subspan(at, n));
       next.insert(next.end(), merged.begin(), merged.end());
-      at += parts.size();
+      at += n;
     });
   }
   return next;
@@ -218,14 +218,19 @@ void GroupEmitter::walk(const std::vector<const Member*>& folds, const std::vect
     now = nest_.carried_args();
     starts.push_back(now);
   }
-  now = fold_in(folds, now, [&](const Member& m) {
+  now = fold_in(folds, now, [&](const Member& m, std::span<const ScalarId> before) {
     const LoweredNode& node = node_of(m);
     NodeBuilder builder(nest_, node, loops::kNoScalar);
     const SourceLocation* const outer = std::exchange(nest_.location, &node.node().location);
+    if (node.reduction_def().fold) {
+      auto after = node.reduction_def().fold(builder, before, index_of(m));
+      nest_.location = outer;
+      return after;
+    }
     auto parts = node.reduction_def().element(builder, index_of(m));
     nest_.location = outer;
     for (size_t i = 0; i < parts.size(); ++i) parts[i] = nest_.cast(parts[i], node.reduction_def().dtypes[i]);
-    return parts;
+    return combine(nest_, node, before, parts);
   });
   // All values before the first store: one of them may go into an input that another one reads.
   std::vector<ScalarId> stored;
@@ -242,12 +247,12 @@ void GroupEmitter::walk(const std::vector<const Member*>& folds, const std::vect
     const std::vector<ScalarId> results = nest_.close_loop(now, std::move(fn));
     if (plan_.inner[level].kind == LoopKind::kVector && level > 0) {
       size_t at = 0;
-      now = fold_in(folds, starts[level], [&](const Member& m) {
+      now = fold_in(folds, starts[level], [&](const Member& m, std::span<const ScalarId> before) {
         const size_t n = node_of(m).reduction_def().dtypes.size();
         std::vector<ScalarId> part(results.begin() + static_cast<std::ptrdiff_t>(at),
                                    results.begin() + static_cast<std::ptrdiff_t>(at + n));
         at += n;
-        return part;
+        return combine(nest_, node_of(m), before, part);
       });
     } else {
       now = results;

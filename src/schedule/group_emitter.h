@@ -71,7 +71,7 @@ class GroupEmitter {
   void gather(const Member& m);
   template <typename Fn>
   std::vector<ScalarId> fold_in(const std::vector<const Member*>& folds, const std::vector<ScalarId>& now,
-                                Fn&& parts_of);
+                                Fn&& after);
   void finish(const Member& m, std::span<const ScalarId> acc);
 
   State& s_;

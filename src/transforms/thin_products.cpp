@@ -19,6 +19,9 @@ constexpr int64_t kLeastOuter = 16;        // results of a row, and
 constexpr int64_t kLeastInner = 32;        // products of a result, below which loops are not worth it
 constexpr int64_t kLeastElements = 4096;   // of the matrix
 constexpr size_t kMostPacked = 8;           // into which packing divides what is summed over
+constexpr int64_t kLeastApart = 4;         // rows that matter so much, where they are
+constexpr int64_t kSetBytes = 1024;        // of this distance, or multiples of it,
+constexpr int64_t kApart = 64;             // and are moved apart by so many bytes
 constexpr int kMostNodes = 64;             // that compute the matrix
 
 /// Places of the operands of a product, and of the factors of addmm.
@@ -216,6 +219,7 @@ class Writer {
       v = b_.reshape(v, {count, number(periods), number(parts), number(run)});
       if (is_rows) v = ops::contiguous_copy(b_, b_.permute(v, {2, 0, 1, 3}));
     }
+    if (is_rows) v = apart(v, parts * known_rows(), thin_.inner / parts);
     for (int64_t i = 0; i < parts; ++i) {
       ValueId part = v;
       if (parts > 1) {
@@ -230,6 +234,25 @@ class Writer {
       list.values.push_back(b_.expand(part, sizes));
     }
     return list;
+  }
+
+  int64_t known_rows() { return b_.ctx().range(thin_.rows).hi; }
+
+  /// On a CPU: rows whose distance is a multiple of a page lie in the same few places of the nearest cache, which can't hold them all.
+  /// Such rows are copied a little further apart.
+  ValueId apart(ValueId v, int64_t count, int64_t length) {
+    TensorType type = b_.type(v);
+    if (type.device.kind == DeviceKind::kCuda || count < kLeastApart) return v;
+    if (length * dtype_size(type.dtype) % kSetBytes != 0) return v;
+    Expr stride = number(1);
+    const size_t rank = type.sizes.size(), inside = rank == 4 ? 2 : 1;  // dims of a row
+    std::vector<Expr> strides(rank);
+    for (size_t d = rank; d-- > 0;) {
+      strides[d] = stride;
+      stride = b_.ctx().mul(stride, type.sizes[d]);
+      if (d == rank - inside) stride = number(length + kApart / dtype_size(type.dtype));
+    }
+    return b_.op("relayout", {TensorArg{v}, SymInts{strides}});
   }
 
   /// Nothing is added with a factor of zero, as the host leaves it out, and with it infinities and NaN.

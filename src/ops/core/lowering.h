@@ -60,6 +60,8 @@ struct ReductionDef {
   std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const Expr> indices)> element;
   /// Combines partial results a, b (k values each); needed for kCustom.
   std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const ScalarId> a, std::span<const ScalarId> b)> merge;
+  /// The accumulators after one more element, where that is less work than `element` combined with them; may be null.
+  std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const ScalarId> acc, std::span<const Expr> indices)> fold;
   /// Outputs from the final accumulators (identity if null): one scalar per output of the operator.
   std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const ScalarId> acc, std::span<const Expr> out_indices)>
       finish;

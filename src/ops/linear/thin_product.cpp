@@ -8,8 +8,6 @@ namespace {
 
 using namespace ops;
 
-constexpr size_t kMostSums = 2;  // that a result has side by side
-
 /// All operands are seen with the sizes of what is multiplied: two dims of the result, then those that are summed over.
 std::vector<TensorType> thin_meta(MetaContext& m) {
   const TensorType& first = *m.tensor_list(0).at(0);
@@ -22,31 +20,22 @@ std::vector<TensorType> thin_meta(MetaContext& m) {
 void lower_thin(LowerContext& c) {
   const DType dtype = c.result().dtype;
   const auto pairs = static_cast<size_t>(c.num_operands()) / 2;
-  const size_t sums = std::min(pairs, kMostSums);
   ReductionDef def;
   for (int64_t d = 2; d < c.operand(0).dim(); ++d) def.dims.push_back(d);
-  def.dtypes.assign(sums, dtype);
-  def.combine.assign(sums, loops::Combine::kAdd);
-  def.init = [=](LoopBuilder& b) { return std::vector<ScalarId>(sums, b.constant(0, dtype)); };
-  def.element = [=](LoopBuilder& b, std::span<const Expr> at) {
-    std::vector<ScalarId> result;
+  def.dtypes = {dtype};
+  def.combine = {loops::Combine::kAdd};
+  def.init = [=](LoopBuilder& b) { return std::vector{b.constant(0, dtype)}; };
+  const auto sum = [=](LoopBuilder& b, std::span<const Expr> at, ScalarId acc) {
     for (size_t i = 0; i < pairs; ++i) {
       const ScalarId row = b.cast(b.load(static_cast<int>(i), at), dtype);
       const ScalarId weight = b.cast(b.load(static_cast<int>(pairs + i), at), dtype);
-      if (i < sums) {
-        result.push_back(b.apply2(ScalarOp::kMul, row, weight));
-      } else {
-        const ScalarId factors[] = {row, weight, result[i % sums]};
-        result[i % sums] = b.apply(ScalarOp::kFma, dtype, factors);
-      }
+      const ScalarId operands[] = {row, weight, acc};
+      acc = acc == loops::kNoScalar ? b.apply2(ScalarOp::kMul, row, weight) : b.apply(ScalarOp::kFma, dtype, operands);
     }
-    return result;
+    return std::vector{acc};
   };
-  if (sums > 1) {
-    def.finish = [=](LoopBuilder& b, std::span<const ScalarId> acc, std::span<const Expr>) {
-      return std::vector{b.apply2(ScalarOp::kAdd, acc[0], acc[1])};
-    };
-  }
+  def.element = [=](LoopBuilder& b, std::span<const Expr> at) { return sum(b, at, loops::kNoScalar); };
+  def.fold = [=](LoopBuilder& b, std::span<const ScalarId> acc, std::span<const Expr> at) { return sum(b, at, acc[0]); };
   def.few = static_cast<size_t>(Args(c).integer(2));
   for (size_t i = 0; i < pairs; ++i) def.in_memory.push_back(static_cast<int>(i));
   c.reduction(std::move(def));
