@@ -2,8 +2,8 @@
 
     python bench/thin_products.py [--device cuda] [--rows 1 2 ...] [--kinds int8 ...] [--rounds N] [--no-rival]
 
-Medians of interleaved calls in microseconds. "vs float" is the eager product of a float weight of the same type as the rows, which is
-what a quantised weight is to beat; "GB/s" counts the bytes of the weight alone.
+Medians of interleaved calls in microseconds. "vs float" is the eager product of a float weight of the rows' type, which is what a
+quantised weight is to beat; "GB/s" counts the bytes of the weight alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from torch.nn.functional import linear
 
 import harness
 import tatara
@@ -27,30 +27,30 @@ COLUMNS = ["product", "eager_us", "rival_us", "float_us", "tatara_us", "GB/s", "
 
 
 def plain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    return F.linear(x, w)
+    return linear(x, w)
 
 
 def int8(x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    return F.linear(x, w.to(x.dtype) * scale[:, None])
+    return linear(x, w.to(x.dtype) * scale[:, None])
 
 
 def int4(x: torch.Tensor, packed: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
     w = torch.stack([packed & 15, packed >> 4], -1).reshape(packed.shape[0], -1, GROUP).to(x.dtype)
-    return F.linear(x, ((w - zero[:, :, None]) * scale[:, :, None]).reshape(packed.shape[0], -1))
+    return linear(x, ((w - zero[:, :, None]) * scale[:, :, None]).reshape(packed.shape[0], -1))
 
 
 def nf4(x: torch.Tensor, packed: torch.Tensor, table: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     places = torch.stack([packed >> 4, packed & 15], -1).reshape(packed.shape[0], -1).long()
     w = table[places].reshape(packed.shape[0], -1, 2 * GROUP) * scale[:, :, None]
-    return F.linear(x, w.reshape(packed.shape[0], -1))
+    return linear(x, w.reshape(packed.shape[0], -1))
 
 
 def fp8(x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    return F.linear(x, w.to(x.dtype) * scale)
+    return linear(x, w.to(x.dtype) * scale)
 
 
 def half(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    return F.linear(x, w.to(x.dtype))
+    return linear(x, w.to(x.dtype))
 
 
 def _weight(kind: str, outer: int, inner: int, dtype: torch.dtype, device: str) -> tuple[Callable[..., Any], list[Any]]:

@@ -18,6 +18,7 @@
 #include "runtime/base/history.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/cuda/cuda.h"
+#include "runtime/host/matrix_ops.h"
 #include "support/cancel.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -345,6 +346,7 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
     schedule_options.passes.product_processors = schedule_options.gpu->multiprocessors;
     schedule_options.passes.float32_products = exact_float32_products();
   }
+  schedule_options.passes.thin_weights = ours_multiply();
   if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
   // Texts of all stages are wanted: they are made anew.
   const bool all_texts = options.explain || !options.dump.empty() || options.passes.verify;

@@ -70,8 +70,7 @@ class GroupEmitter {
   /// The second kernel's share of a reduction: all chunks combined.
   void gather(const Member& m);
   template <typename Fn>
-  std::vector<ScalarId> fold_in(const std::vector<const Member*>& folds, const std::vector<ScalarId>& now,
-                                Fn&& after);
+  std::vector<ScalarId> fold_in(const std::vector<const Member*>& folds, const std::vector<ScalarId>& now, Fn&& after);
   void finish(const Member& m, std::span<const ScalarId> acc);
 
   State& s_;

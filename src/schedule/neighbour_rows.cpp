@@ -125,8 +125,7 @@ void share_rows(State& s, const Group& group, const std::vector<Access>& accesse
   plan.substitution[best->dim] = even ? block * step : ctx.min(block * step, best->extent - step);
   plan.copies = {{best->dim, copies, true}};
   *best = {block, count, loops::LoopKind::kParallel, Expr(), Expr()};
-  s.note(s.name_of(group.members.front().value),
-         str_cat("a thread computes ", copies, " rows, which read the same"));
+  s.note(s.name_of(group.members.front().value), str_cat("a thread computes ", copies, " rows, which read the same"));
 }
 
 }  // namespace tatara::sched

@@ -196,9 +196,11 @@ ScalarId NestBuilder::zero(DType dtype) { return emit(make_scalar(ScalarOp::kCon
 ScalarId NestBuilder::cast(ScalarId x, DType to) {
   if (dtype(x) == to) return x;
   // What was widened is narrowed to what it was.
-  if (const auto from = widened_.find(x); from != widened_.end() && dtype(from->second) == to) return from->second;
+  const auto known = known_.find(x);
+  const ScalarId narrow = known == known_.end() ? kNoScalar : known->second.narrow;
+  if (narrow != kNoScalar && dtype(narrow) == to) return narrow;
   const ScalarId result = emit(make_scalar(ScalarOp::kCast, to, {x}));
-  if (is_low_precision(dtype(x)) && to == compute_dtype(dtype(x))) widened_.emplace(result, x);
+  if (is_low_precision(dtype(x)) && to == compute_dtype(dtype(x))) known_[result].narrow = x;
   return result;
 }
 
@@ -241,7 +243,8 @@ Expr NestBuilder::indirect(ScalarId value, Expr size, bool wrap, bool check, Sca
 }
 
 int64_t NestBuilder::largest(ScalarId x) const {
-  if (const auto found = largest_.find(x); found != largest_.end()) return found->second;
+  const auto found = known_.find(x);
+  if (found != known_.end() && found->second.largest != INT64_MAX) return found->second.largest;
   const DType type = dtype(x);
   return type == DType::kUInt8 ? UINT8_MAX : type == DType::kUInt16 ? UINT16_MAX : INT64_MAX;
 }
@@ -252,12 +255,16 @@ void NestBuilder::note_largest(const loops::Scalar& s, ScalarId id) {
   if (s.op == ScalarOp::kConst && s.const_int >= 0) most = s.const_int;
   if (s.op == ScalarOp::kCast && is_integral(dtype(s.operands[0]))) most = largest(s.operands[0]);
   if (s.op == ScalarOp::kAnd) most = std::min(largest(s.operands[0]), largest(s.operands[1]));
+  const auto is_constant = [&](ScalarId x) {
+    const auto found = known_.find(x);
+    return found != known_.end() && found->second.is_constant;
+  };
   const int64_t shift = s.op == ScalarOp::kShr ? largest(s.operands[1]) : INT64_MAX;
-  if (shift < 63 && is_constant_.contains(s.operands[1])) most = largest(s.operands[0]) >> shift;
+  if (shift < 63 && is_constant(s.operands[1])) most = largest(s.operands[0]) >> shift;
   // Of a narrower type it might have become negative.
   const int bits = 8 * dtype_size(s.dtype) - (is_signed(s.dtype) ? 1 : 0);
-  if (most < INT64_MAX && (bits >= 63 || most < (int64_t{1} << bits))) largest_.emplace(id, most);
-  if (s.op == ScalarOp::kConst) is_constant_.insert(id);
+  if (most < INT64_MAX && (bits >= 63 || most < (int64_t{1} << bits))) known_[id].largest = most;
+  if (s.op == ScalarOp::kConst) known_[id].is_constant = true;
 }
 
 Expr NestBuilder::finalize(Expr e) { return substitution.empty() ? e : state_.ctx.substitute(e, substitution); }

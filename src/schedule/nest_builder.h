@@ -152,9 +152,13 @@ class NestBuilder {
   int64_t largest(ScalarId x) const;
   void note_largest(const loops::Scalar& s, ScalarId id);
 
-  std::unordered_map<ScalarId, int64_t> largest_;
-  std::unordered_set<ScalarId> is_constant_;
-  std::unordered_map<ScalarId, ScalarId> widened_;  // from what, of a half type
+  /// Of scalars of which more than the type is known.
+  struct Known {
+    ScalarId narrow = loops::kNoScalar;  // of a half type, which it is in its compute dtype
+    int64_t largest = INT64_MAX;         // of an integer that is not negative
+    bool is_constant = false;
+  };
+  std::unordered_map<ScalarId, Known> known_;
   std::unordered_map<Expr, int, ExprHash> symbol_depth_;
   std::unordered_map<Expr, size_t, ExprHash> indirect_count_;
   std::map<BufferId, int> buffer_args_;

@@ -10,10 +10,10 @@ using loops::LoopKind;
 
 namespace {
 
-constexpr int64_t kMostFew = 8;            // rows
-constexpr int64_t kWideRegisters = 32;     // of the processors whose vectors have 64 bytes; of others 16
-constexpr int64_t kGpuSums = 16;           // of a thread
-constexpr int64_t kMostBeside = 4;         // results of a row
+constexpr int64_t kMostFew = 8;         // rows
+constexpr int64_t kWideRegisters = 32;  // of the processors whose vectors have 64 bytes; of others 16
+constexpr int64_t kGpuSums = 16;        // of a thread
+constexpr int64_t kMostBeside = 4;      // results of a row
 
 /// The dim of the few rows; invalid where that is none of its own, or where another kind of member is in the group.
 Expr few_of(State& s, const Group& group) {
@@ -59,7 +59,8 @@ bool share_weight(State& s, const Group& group, NestPlan& plan) {
     if (m.kind != Member::Kind::kReduce) continue;
     sums += static_cast<int64_t>(s.nodes[static_cast<size_t>(m.node)]->reduction_def().dtypes.size());
   }
-  const int64_t most = s.options.gpu ? kGpuSums : (s.options.vector_bytes >= 64 ? kWideRegisters : kWideRegisters / 2) / 2;
+  const int64_t most =
+      s.options.gpu ? kGpuSums : (s.options.vector_bytes >= 64 ? kWideRegisters : kWideRegisters / 2) / 2;
   const auto loop = std::find_if(plan.outer.begin(), plan.outer.end(), [&](const LoopSpec& l) {
     return l.kind == LoopKind::kParallel && l.dim.valid() && l.extent.is_const();
   });

@@ -14,6 +14,8 @@ struct PassOptions {
   /// Multiprocessors of a GPU that has kernels of ours for products; else 0.
   int product_processors = 0;
   bool float32_products = false;  ///< with them, those of float32 too: the host is not told to round more
+  /// Whether products of few rows with a weight as it is are faster as loops of ours than the host's (option `matmul`).
+  bool thin_weights = false;
 
   /// Whether the pass is to be skipped. InternalError for names that are not in the table of options.
   bool skips(std::string_view pass) const { return lists_pass(disabled, pass); }

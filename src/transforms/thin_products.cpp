@@ -15,14 +15,16 @@ namespace tatara {
 namespace {
 
 constexpr int64_t kMostRows = 8;
-constexpr int64_t kLeastOuter = 16;        // results of a row, and
-constexpr int64_t kLeastInner = 32;        // products of a result, below which loops are not worth it
-constexpr int64_t kLeastElements = 4096;   // of the matrix
-constexpr size_t kMostPacked = 8;           // into which packing divides what is summed over
-constexpr int64_t kLeastApart = 4;         // rows that matter so much, where they are
-constexpr int64_t kSetBytes = 1024;        // of this distance, or multiples of it,
-constexpr int64_t kApart = 64;             // and are moved apart by so many bytes
-constexpr int kMostNodes = 64;             // that compute the matrix
+constexpr int64_t kLeastOuter = 16;       // results of a row, and
+constexpr int64_t kLeastInner = 32;       // products of a result, below which loops are not worth it
+constexpr int64_t kLeastElements = 4096;  // of the matrix
+constexpr size_t kMostPacked = 8;         // into which packing divides what is summed over
+constexpr int64_t kLeastPlain = 1 << 18;   // elements of a weight that is not computed
+constexpr int64_t kMostHalfRows = 4;       // for which ours are faster than the host's kernels for half types
+constexpr int64_t kLeastApart = 4;        // rows that matter so much, where they are
+constexpr int64_t kSetBytes = 1024;       // of this distance, or multiples of it,
+constexpr int64_t kApart = 64;            // and are moved apart by so many bytes
+constexpr int kMostNodes = 64;            // that compute the matrix
 
 /// Places of the operands of a product, and of the factors of addmm.
 struct Form {
@@ -108,9 +110,8 @@ class Chain {
       const auto d = static_cast<size_t>(*dim < 0 ? *dim + out.dim() : *dim);
       int64_t run = 1;
       for (size_t i = d; i < out.sizes.size(); ++i) run *= known(g_.type(list[0]).sizes[i]);
-      const bool even = std::all_of(list.begin(), list.end(), [&](ValueId v) {
-        return g_.type(v).sizes[d] == g_.type(list[0]).sizes[d];
-      });
+      const bool even = std::all_of(list.begin(), list.end(),
+                                    [&](ValueId v) { return g_.type(v).sizes[d] == g_.type(list[0]).sizes[d]; });
       if (even && run > 0) packings_.push_back({static_cast<int64_t>(list.size()), run});
       return;
     }
@@ -160,7 +161,18 @@ bool are_few(ExprContext& ctx, Expr rows) {
   return true;
 }
 
-std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, const Node& node) {
+/// Whether a weight as it is takes less time than the host's kernels need, by measurements of bench/thin_products.py: these read float32
+/// at half of the memory's rate from two rows on, float16 at less, and bfloat16 at half of it for one row.
+bool beats_host(const Thin& thin, const TensorType& weight) {
+  if (weight.device.kind == DeviceKind::kCuda || !thin.rows.is_const() || thin.form.vector) return false;
+  if (thin.outer * thin.inner < kLeastPlain) return false;
+  const int64_t rows = thin.rows.const_value();
+  if (weight.dtype == DType::kFloat32 || weight.dtype == DType::kFloat16) return rows >= 2;
+  return weight.dtype == DType::kBFloat16 && rows <= kMostHalfRows;
+}
+
+std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, const Node& node,
+                                 const PassOptions& options) {
   const std::optional<Form> form = form_of(node);
   if (!form) return std::nullopt;
   const auto* left = std::get_if<TensorArg>(&node.args[form->left]);
@@ -175,11 +187,13 @@ std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, c
   thin.weight_left = first.is_const() && (!second.is_const() || second.const_value() < first.const_value());
   thin.rows = thin.weight_left ? second : first;
   thin.outer = known(thin.weight_left ? first : second);
-  if (thin.inner < kLeastInner || thin.outer < kLeastOuter || thin.outer * thin.inner < kLeastElements) return std::nullopt;
+  if (thin.inner < kLeastInner || thin.outer < kLeastOuter || thin.outer * thin.inner < kLeastElements)
+    return std::nullopt;
   if (thin.rows.is_const() && (thin.rows.is_const(0) || thin.rows.const_value() > kMostRows)) return std::nullopt;
   if (!along(thin.weight_left ? a : b, thin.weight_left ? 1 : 0)) return std::nullopt;
   const Chain chain(g, uses, thin.weight_left ? left->value : right->value);
-  if (!chain.computed() || !are_few(g.ctx(), thin.rows)) return std::nullopt;
+  if (!chain.computed() && !(options.thin_weights && beats_host(thin, b))) return std::nullopt;
+  if (!are_few(g.ctx(), thin.rows)) return std::nullopt;
   thin.packing = chain.packing(thin.inner);
   return thin;
 }
@@ -194,7 +208,8 @@ class Writer {
 
   ValueId run(const std::vector<Arg>& args, const TensorType& type) {
     const DType wide = compute_dtype(type.dtype);
-    ValueId weight = widened(std::get<TensorArg>(node_.args[thin_.form.left + (thin_.weight_left ? 0 : 1)]).value, wide);
+    ValueId weight =
+        widened(std::get<TensorArg>(node_.args[thin_.form.left + (thin_.weight_left ? 0 : 1)]).value, wide);
     ValueId rows = std::get<TensorArg>(args[thin_.form.left + (thin_.weight_left ? 1 : 0)]).value;
     if (thin_.form.vector) rows = b_.unsqueeze(rows, 1);
     (thin_.weight_left ? rows : weight) = b_.permute(thin_.weight_left ? rows : weight, {1, 0});
@@ -304,7 +319,7 @@ Graph thin_products(const Graph& graph, const PassOptions& options) {
     const std::vector<int> uses = g.use_counts();
     GraphCopy copy(g);
     for (const Node& node : g.nodes()) {
-      const std::optional<Thin> thin = thin_product(g, uses, node);
+      const std::optional<Thin> thin = thin_product(g, uses, node, options);
       if (!thin) {
         copy.copy(node);
         continue;

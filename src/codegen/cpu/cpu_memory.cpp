@@ -6,7 +6,46 @@ namespace tatara::codegen {
 
 Reg CpuMemory::load_parts(int buffer, Expr where, const std::string& mask) {
   loaded_.insert(buffer);
+  if (scope_.stride_of(where) == Stride::kGather) {
+    if (std::optional<Reg> value = from_table(buffer, where, mask)) return *value;
+  }
   return Memory::load_parts(buffer, where, mask);
+}
+
+std::optional<Reg> CpuMemory::from_table(int buffer, Expr where, const std::string& mask) {
+  constexpr int kTable = 16;
+  const DType dtype = scope_.buffer(buffer).dtype;
+  const Expr count = scope_.buffer(buffer).numel;
+  const bool fits = target_.isa == VectorIsa::kAvx512 ? ir_.lanes() == 16 || ir_.lanes() == 8
+                                                      : target_.isa == VectorIsa::kAvx2 && ir_.lanes() == 8;
+  if (!fits || !count.is_const(kTable) || is_complex(dtype) || dtype_size(dtype) > 4) return std::nullopt;
+  const int lanes = ir_.lanes();
+  const bool is_float = dtype == DType::kFloat32;
+  const std::string element = memory_type(dtype), part = is_float ? "float" : "i32";
+  const auto typed = [&](const std::string& value) { return vector_of(lanes, part) + " " + value; };
+  const std::string type = vector_of(lanes, "i32");
+  const std::string places = ir_.assign("trunc " + ir_.vec_type("i64") + " " + scope_.index_vector(where) + " to " + type);
+  const char* function = lanes == 16 ? (is_float ? "@llvm.x86.avx512.permvar.sf.512" : "@llvm.x86.avx512.permvar.si.512")
+                                     : (is_float ? "@llvm.x86.avx2.permps" : "@llvm.x86.avx2.permd");
+  ir_.declare("declare " + vector_of(lanes, part) + " " + function + "(" + vector_of(lanes, part) + ", " + type + ")");
+  std::vector<std::string> found;
+  for (int first = 0; first < kTable; first += lanes) {
+    const std::string at = address(buffer, std::to_string(first));
+    std::string table = ir_.assign("load " + vector_of(lanes, element) + ", ptr " + at + ", align " +
+                                   std::to_string(dtype_size(dtype)));
+    if (dtype_size(dtype) < 4) {
+      table = ir_.assign("zext " + vector_of(lanes, element) + " " + table + " to " + vector_of(lanes, part));
+    }
+    found.push_back(ir_.call(function, vector_of(lanes, part), typed(table) + ", " + type + " " + places));
+  }
+  std::string value = found[0];
+  if (found.size() > 1) {
+    const std::string upper = ir_.assign("icmp ugt " + type + " " + places + ", splat (i32 7)");
+    value = ir_.select(upper, vector_of(lanes, part), found[1], found[0], true);
+  }
+  if (dtype_size(dtype) < 4) value = ir_.assign("trunc " + typed(value) + " to " + vector_of(lanes, element));
+  if (!mask.empty()) value = ir_.select(mask, vector_of(lanes, element), value, "zeroinitializer", true);
+  return Reg{value, true};
 }
 
 std::string CpuMemory::load_masked(const Run& run, const std::string& mask, const std::string& /*flags*/) {

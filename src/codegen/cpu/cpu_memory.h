@@ -1,6 +1,7 @@
 // Memory as a CPU sees it: masked loads and stores are instructions, and stores ask for their lines ahead of time.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -27,6 +28,9 @@ class CpuMemory final : public Memory {
   const char* atomic_ordering() const override { return " monotonic"; }
 
  private:
+  /// Elements of a table that fits into registers (the levels of a quantised weight): a permutation instead of a gather.
+  std::optional<Reg> from_table(int buffer, Expr where, const std::string& mask);
+
   const CpuTarget& target_;
   bool streams_ = false;
   std::unordered_set<int> loaded_;  // buffers that vectors were read from so far

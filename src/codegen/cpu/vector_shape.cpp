@@ -16,7 +16,7 @@ class BodyCost {
   int bytes = 1;     // of the widest part of a scalar
   int smallest = 8;  // of the narrowest element in memory
   int weight = 0;
-  int carried = 0;  // registers carried by inner loops
+  int carried = 0;    // registers carried by inner loops
   int64_t group = 0;  // of neighbouring iterations, for each of which one element is read (a scale); 0: there is none
 
   void block(const Block& b) {

@@ -35,7 +35,9 @@ void lower_thin(LowerContext& c) {
     return std::vector{acc};
   };
   def.element = [=](LoopBuilder& b, std::span<const Expr> at) { return sum(b, at, loops::kNoScalar); };
-  def.fold = [=](LoopBuilder& b, std::span<const ScalarId> acc, std::span<const Expr> at) { return sum(b, at, acc[0]); };
+  def.fold = [=](LoopBuilder& b, std::span<const ScalarId> acc, std::span<const Expr> at) {
+    return sum(b, at, acc[0]);
+  };
   def.few = static_cast<size_t>(Args(c).integer(2));
   for (size_t i = 0; i < pairs; ++i) def.in_memory.push_back(static_cast<int>(i));
   c.reduction(std::move(def));

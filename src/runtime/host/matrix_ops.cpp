@@ -65,7 +65,9 @@ bool ours_multiply_now() {
   return made_once([] { return library_is_slow(); });
 }
 
-/// Asked for each product: an answer holds until an option changes.
+}  // namespace
+
+/// An answer holds until an option changes.
 bool ours_multiply() {
   static std::atomic<uint64_t> known{UINT64_MAX};  // the options' generation, then the answer as the lowest bit
   const uint64_t now = options_generation() << 1;
@@ -76,6 +78,8 @@ bool ours_multiply() {
   }
   return (answer & 1) != 0;
 }
+
+namespace {
 
 /// A tensor of two dims, or of what broadcasts to two.
 MatrixRef matrix_of(const Api& api, const HostTensor& tensor) {

@@ -13,4 +13,7 @@ namespace tatara {
 /// `general` serves what that cannot. Other operators: `general` itself.
 std::unique_ptr<HostOp> make_matrix_op(const torch_abi::Api& api, std::string_view op, std::unique_ptr<HostOp> general);
 
+/// Whether products on the CPU are to be ours where we have a kernel (option `matmul`). Asked for each of them.
+bool ours_multiply();
+
 }  // namespace tatara
