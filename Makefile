@@ -154,6 +154,10 @@ array-api: build
 bench-products: build
 	$(PY) bench/products.py
 
+# Products with few rows, of plain and quantised weights: ARGS="--rows 1 --kinds int4 --device cuda".
+bench-thin: build
+	$(PY) bench/thin_products.py $(ARGS)
+
 bench-kernels: build
 	$(PY) bench/kernels.py
 

@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kMostFew = 8;         // rows
 constexpr int64_t kWideRegisters = 32;  // of the processors whose vectors have 64 bytes; of others 16
 constexpr int64_t kGpuSums = 16;        // of a thread
+constexpr int64_t kCpuPieces = 16;      // that threads share, at least
 constexpr int64_t kMostBeside = 4;      // results of a row
 
 /// The dim of the few rows; invalid where that is none of its own, or where another kind of member is in the group.
@@ -65,10 +66,11 @@ bool share_weight(State& s, const Group& group, NestPlan& plan) {
     return l.kind == LoopKind::kParallel && l.dim.valid() && l.extent.is_const();
   });
   if (plan.inner.back().kind != LoopKind::kVector || loop == plan.outer.end()) return true;
-  const int64_t threads = s.options.gpu ? 2 * s.options.gpu->multiprocessors : s.options.num_threads;
+  // On a CPU whatever the number of threads: it may change no bit.
+  const int64_t threads = s.options.gpu ? 8 * s.options.gpu->multiprocessors : kCpuPieces;
   int64_t beside = 1;
   while (2 * beside <= kMostBeside && 2 * beside * rows * sums <= most &&
-         loop->extent.const_value() % (2 * beside) == 0 && loop->extent.const_value() / (2 * beside) >= 4 * threads) {
+         loop->extent.const_value() % (2 * beside) == 0 && loop->extent.const_value() / (2 * beside) >= threads) {
     beside *= 2;
   }
   if (beside > 1) {
@@ -78,6 +80,8 @@ bool share_weight(State& s, const Group& group, NestPlan& plan) {
     plan.copies.push_back({loop->dim, beside, true});
     *loop = {block, count, LoopKind::kParallel, Expr(), Expr()};
   }
+  s.note(s.name_of(s.graph.node(group.members.front().node).outputs[0]),
+         str_cat("a product of few rows as a reduction: ", rows, " rows of ", beside, " results side by side"));
   return true;
 }
 

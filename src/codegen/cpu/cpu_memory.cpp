@@ -24,9 +24,11 @@ std::optional<Reg> CpuMemory::from_table(int buffer, Expr where, const std::stri
   const std::string element = memory_type(dtype), part = is_float ? "float" : "i32";
   const auto typed = [&](const std::string& value) { return vector_of(lanes, part) + " " + value; };
   const std::string type = vector_of(lanes, "i32");
-  const std::string places = ir_.assign("trunc " + ir_.vec_type("i64") + " " + scope_.index_vector(where) + " to " + type);
-  const char* function = lanes == 16 ? (is_float ? "@llvm.x86.avx512.permvar.sf.512" : "@llvm.x86.avx512.permvar.si.512")
-                                     : (is_float ? "@llvm.x86.avx2.permps" : "@llvm.x86.avx2.permd");
+  const std::string places =
+      ir_.assign("trunc " + ir_.vec_type("i64") + " " + scope_.index_vector(where) + " to " + type);
+  const char* function = lanes == 16
+                             ? (is_float ? "@llvm.x86.avx512.permvar.sf.512" : "@llvm.x86.avx512.permvar.si.512")
+                             : (is_float ? "@llvm.x86.avx2.permps" : "@llvm.x86.avx2.permd");
   ir_.declare("declare " + vector_of(lanes, part) + " " + function + "(" + vector_of(lanes, part) + ", " + type + ")");
   std::vector<std::string> found;
   for (int first = 0; first < kTable; first += lanes) {
