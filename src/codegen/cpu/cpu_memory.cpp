@@ -22,6 +22,7 @@ std::optional<Reg> CpuMemory::from_table(int buffer, Expr where, const std::stri
   const int lanes = ir_.lanes();
   const bool is_float = dtype == DType::kFloat32;
   const std::string element = memory_type(dtype), part = is_float ? "float" : "i32";
+  const std::string word = is_float ? part : str_cat("i", 8 * dtype_size(dtype));
   const auto typed = [&](const std::string& value) { return vector_of(lanes, part) + " " + value; };
   const std::string type = vector_of(lanes, "i32");
   const std::string places =
@@ -33,10 +34,10 @@ std::optional<Reg> CpuMemory::from_table(int buffer, Expr where, const std::stri
   std::vector<std::string> found;
   for (int first = 0; first < kTable; first += lanes) {
     const std::string at = address(buffer, std::to_string(first));
-    std::string table = ir_.assign("load " + vector_of(lanes, element) + ", ptr " + at + ", align " +
-                                   std::to_string(dtype_size(dtype)));
+    std::string table =
+        ir_.assign("load " + vector_of(lanes, word) + ", ptr " + at + ", align " + std::to_string(dtype_size(dtype)));
     if (dtype_size(dtype) < 4) {
-      table = ir_.assign("zext " + vector_of(lanes, element) + " " + table + " to " + vector_of(lanes, part));
+      table = ir_.assign("zext " + vector_of(lanes, word) + " " + table + " to " + vector_of(lanes, part));
     }
     found.push_back(ir_.call(function, vector_of(lanes, part), typed(table) + ", " + type + " " + places));
   }
@@ -45,7 +46,9 @@ std::optional<Reg> CpuMemory::from_table(int buffer, Expr where, const std::stri
     const std::string upper = ir_.assign("icmp ugt " + type + " " + places + ", splat (i32 7)");
     value = ir_.select(upper, vector_of(lanes, part), found[1], found[0], true);
   }
-  if (dtype_size(dtype) < 4) value = ir_.assign("trunc " + typed(value) + " to " + vector_of(lanes, element));
+  if (dtype_size(dtype) < 4) value = ir_.assign("trunc " + typed(value) + " to " + vector_of(lanes, word));
+  if (element != word)
+    value = ir_.assign("bitcast " + vector_of(lanes, word) + " " + value + " to " + vector_of(lanes, element));
   if (!mask.empty()) value = ir_.select(mask, vector_of(lanes, element), value, "zeroinitializer", true);
   return Reg{value, true};
 }
