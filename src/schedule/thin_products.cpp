@@ -50,10 +50,20 @@ bool share_weight(State& s, const Group& group, NestPlan& plan) {
     });
     if (own == plan.outer.end()) return false;
     const IntRange count = s.ctx.range(own->extent);
-    if (count.lo != count.hi || count.hi > kMostFew) return false;
-    rows = count.hi;
-    plan.copies.push_back({few, rows});
+    if (count.lo != count.hi) return false;
+    rows = std::min(count.hi, kMostFew);
+    while (count.hi % rows != 0) --rows;
+    const bool parallel = std::all_of(plan.outer.begin(), plan.outer.end(),
+                                      [](const LoopSpec& l) { return l.kind == LoopKind::kParallel; });
+    if (rows < count.hi && !parallel) return false;
+    plan.copies.push_back({few, rows, rows < count.hi});
     plan.outer.erase(own);
+    if (rows < count.hi) {
+      // Blocks of rows follow each other while what they share of the matrix is near.
+      const Expr blocks = s.ctx.constant(count.hi / rows), block = s.pooled_symbol(blocks, 211);
+      plan.substitution[few] = block * s.ctx.constant(rows);
+      plan.outer.push_back({block, blocks, LoopKind::kParallel, Expr(), Expr()});
+    }
   }
   int64_t sums = 0;
   for (const Member& m : group.members) {

@@ -19,6 +19,8 @@ constexpr int64_t kLeastOuter = 16;       // results of a row, and
 constexpr int64_t kLeastInner = 32;       // products of a result, below which loops are not worth it
 constexpr int64_t kLeastElements = 4096;  // of the matrix
 constexpr size_t kMostPacked = 8;         // into which packing divides what is summed over
+constexpr int64_t kMostInBlocks = 32;     // rows
+constexpr int64_t kLeastBlock = 5;
 constexpr int64_t kLeastPlain = 1 << 18;  // elements of a weight that is not computed
 constexpr int64_t kMostHalfRows = 4;      // for which ours are faster than the host's kernels for half types
 constexpr int64_t kLeastApart = 4;        // rows that matter so much, where they are
@@ -147,6 +149,19 @@ struct Thin {
 /// Whether neighbours along what is summed over lie side by side.
 bool along(const TensorType& type, size_t dim) { return type.strides[dim].is_const(1); }
 
+/// Up to eight rows, or on a CPU some more that are blocks of at least kLeastBlock: computing the weight for each block takes less time
+/// than to write and to read it.
+bool in_blocks(int64_t rows, const TensorType& type) {
+  if (rows <= kMostRows) return rows > 0;
+  // The host multiplies bfloat16 faster.
+  const int64_t most = type.dtype == DType::kBFloat16 ? kMostInBlocks / 2 : kMostInBlocks;
+  if (type.device.kind == DeviceKind::kCuda || rows > most) return false;
+  for (int64_t block = kMostRows; block >= kLeastBlock; --block) {
+    if (rows % block == 0) return true;
+  }
+  return false;
+}
+
 /// A number of rows that varies is decided by what was first seen: many rows are many in later calls of this plan, and of few rows
 /// each number has a plan of its own.
 bool are_few(ExprContext& ctx, Expr rows) {
@@ -167,6 +182,7 @@ bool beats_host(const Thin& thin, const TensorType& weight) {
   if (weight.device.kind == DeviceKind::kCuda || !thin.rows.is_const() || thin.form.vector) return false;
   if (thin.outer * thin.inner < kLeastPlain) return false;
   const int64_t rows = thin.rows.const_value();
+  if (rows > kMostRows) return false;
   if (weight.dtype == DType::kFloat32 || weight.dtype == DType::kFloat16) return rows >= 2;
   return weight.dtype == DType::kBFloat16 && rows <= kMostHalfRows;
 }
@@ -189,7 +205,7 @@ std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, c
   thin.outer = known(thin.weight_left ? first : second);
   if (thin.inner < kLeastInner || thin.outer < kLeastOuter || thin.outer * thin.inner < kLeastElements)
     return std::nullopt;
-  if (thin.rows.is_const() && (thin.rows.is_const(0) || thin.rows.const_value() > kMostRows)) return std::nullopt;
+  if (thin.rows.is_const() && !in_blocks(thin.rows.const_value(), a)) return std::nullopt;
   if (!along(thin.weight_left ? a : b, thin.weight_left ? 1 : 0)) return std::nullopt;
   const Chain chain(g, uses, thin.weight_left ? left->value : right->value);
   if (!chain.computed() && !(options.thin_weights && beats_host(thin, b))) return std::nullopt;

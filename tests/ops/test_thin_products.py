@@ -173,6 +173,14 @@ def test_errors_are_at_most_eagers(name: str, rows: int) -> None:
     _check(function, [torch.randn(rows, 192), *weight(96, 192, torch.float32)])
 
 
+@pytest.mark.parametrize("rows", [10, 12, 16, 21, 32])
+@pytest.mark.parametrize("name", CASES)
+def test_blocks_of_rows(name: str, rows: int) -> None:
+    torch.manual_seed(10)
+    function, weight = CASES[name]
+    _check(function, [torch.randn(rows, 192), *weight(96, 192, torch.float32)])
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_other_types(name: str, dtype: torch.dtype) -> None:
@@ -218,7 +226,8 @@ def test_weights_with_offsets_and_strides() -> None:
 def test_what_is_not_for_it() -> None:
     torch.manual_seed(8)
     weight = _int8_weight(64, 128, torch.float32)
-    _check(_int8, [torch.randn(9, 128), *weight], thin=False)
+    for rows in (9, 33, 64):
+        _check(_int8, [torch.randn(rows, 128), *weight], thin=False)
     _check(F.linear, [torch.randn(4, 128), torch.randn(64, 128)], thin=False)
 
     def returned(x: torch.Tensor, w: torch.Tensor, s: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
