@@ -20,7 +20,7 @@ struct PassOptions {
   /// Whether the pass is to be skipped. InternalError for names that are not in the table of options.
   bool skips(std::string_view pass) const { return lists_pass(disabled, pass); }
   static PassOptions resolve(const OptionOverrides& own = {}) {
-    return {option_text(Option::kDisable, own), option_bool(Option::kVerify, own), 0, false};
+    return {option_text(Option::kDisable, own), option_bool(Option::kVerify, own), 0, false, false};
   }
 };
 

@@ -121,6 +121,7 @@ bool begins_aligned(const Graph& g, ValueId v) {
     v = std::get<TensorArg>(node.args[0]).value;
     if (node.op->name != "slice" && node.op->name != "select") continue;
     const auto number = [&](size_t i) -> std::optional<int64_t> {
+      if (std::holds_alternative<NoneArg>(node.args[i])) return 0;
       const auto* scalar = std::get_if<Scalar>(&node.args[i]);
       if (scalar == nullptr) return std::nullopt;
       if (const auto* n = std::get_if<int64_t>(scalar)) return *n;

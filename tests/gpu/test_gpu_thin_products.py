@@ -49,7 +49,7 @@ def test_errors_are_at_most_eagers(
     with tatara.kernel_history() as history:
         ours = compiled(x, weight, scale)
     assert sum("thin_product" in event.name for event in history.launches) == 1
-    assert len(history.launches) <= 2
+    assert len(history.launches) <= (3 if function is nf4 else 2)  # a copy of the activations, and NF4's table
     eager, exact = function(x, weight, scale), function(x.double(), weight, scale.double())
     assert (ours.dtype, ours.shape, ours.stride()) == (eager.dtype, eager.shape, eager.stride())
     error, known = (float((y.double() - exact).abs().max() / exact.abs().max()) for y in (ours, eager))

@@ -170,8 +170,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     }
     return FrameAction::kRun;
   }
-  // It takes a branch by each of its sums, and one last bit of one weight is another path after a few steps. A graph would be
-  // broken at every turn, and would round elsewhere than eager does.
+  // A branch for each of its sums: a graph would break at every turn, and round elsewhere, which soon is another path.
   if (tracing() && entered_ && known == KnownCode::kLastBits &&
       !graph_break("LBFGS, which decides by the last bits of its sums", true)) {
     return FrameAction::kRaise;
@@ -568,18 +567,13 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
 bool TraceEnds::snapshot(Frame& f) {
   if (!lifetimes().let_generators_end(f)) return false;
   Trace& t = *trace_;
+  const auto keep = [](Ref& kept, PyObject* now) {
+    if (kept.get() != now) kept = Ref::borrow(now);
+  };
   t.snap.locals.resize(static_cast<size_t>(f.local_count()));
-  for (int i = 0; i < f.local_count(); ++i) {
-    if (t.snap.locals[static_cast<size_t>(i)].get() != f.local(i)) {
-      t.snap.locals[static_cast<size_t>(i)] = Ref::borrow(f.local(i));
-    }
-  }
+  for (int i = 0; i < f.local_count(); ++i) keep(t.snap.locals[static_cast<size_t>(i)], f.local(i));
   t.snap.stack.resize(static_cast<size_t>(f.stack_depth()));
-  for (int i = 0; i < f.stack_depth(); ++i) {
-    if (t.snap.stack[static_cast<size_t>(i)].get() != f.stack()[i]) {
-      t.snap.stack[static_cast<size_t>(i)] = Ref::borrow(f.stack()[i]);
-    }
-  }
+  for (int i = 0; i < f.stack_depth(); ++i) keep(t.snap.stack[static_cast<size_t>(i)], f.stack()[i]);
   t.snap.offset = f.offset();
   t.snap.furthest = std::max(t.snap.furthest, t.snap.offset);
   t.snap.nodes = t.tape.nodes().size();
