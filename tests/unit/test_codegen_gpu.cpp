@@ -425,6 +425,45 @@ TEST(CodegenGpu, MasksOfAttentionHaveContiguousRows) {
   EXPECT_EQ(dense.nodes().size(), p.graph.nodes().size() + 1);
 }
 
+/// The mask that attention has after the pass, where its mask was `mask`; null: none.
+const Node* mask_after(Program& p, ValueId mask, Graph& after) {
+  const std::vector<int64_t> heads{2, 8, 64, 64};
+  const ValueId q = p.input(heads, DType::kFloat16), k = p.input(heads, DType::kFloat16);
+  const ValueId v = p.input(heads, DType::kFloat16);
+  p.graph.add_output(
+      p.b.op("scaled_dot_product_attention", {TensorArg{q}, TensorArg{k}, TensorArg{v}, TensorArg{mask}}));
+  after = align_attention_masks(p.graph);
+  for (const Node& node : after.nodes()) {
+    if (node.op->name != "scaled_dot_product_attention") continue;
+    const auto* arg = std::get_if<TensorArg>(&node.args[3]);
+    return arg == nullptr ? nullptr : &after.node(after.value(arg->value).producer);
+  }
+  throw InternalError("no attention");
+}
+
+/// [1, 1, 64, 1] of the numbers from `start` on.
+ValueId places(Program& p, int64_t start) {
+  const ValueId all =
+      p.b.op("arange.step", {Scalar(start), Scalar(start + 64), Scalar(int64_t{1}), NoneArg{}, NoneArg{}, kGpu});
+  const ValueId moved = p.b.op("add", {TensorArg{all}, Scalar(int64_t{0})});  // as libraries write it
+  return p.b.unsqueeze(p.b.unsqueeze(p.b.unsqueeze(moved, 0), 0), 3);
+}
+
+TEST(CodegenGpu, AMaskThatIsTrueEverywhereIsLeftOut) {
+  for (const int64_t bound : {0, 1, 63}) {
+    Program p{kGpu};
+    const ValueId from = p.b.op("ge", {TensorArg{places(p, 0)}, Scalar(bound)});
+    ExprContext& ctx = p.graph.ctx();
+    const SymInts sizes{{ctx.constant(2), ctx.constant(1), ctx.constant(64), ctx.constant(64)}};
+    const ValueId mask = p.b.op("expand", {TensorArg{from}, sizes});
+    Graph after(p.graph);
+    const Node* made = mask_after(p, mask, after);
+    EXPECT_EQ(made == nullptr, bound == 0) << bound;
+    if (made != nullptr)
+      EXPECT_EQ(made->op->name, "relayout");  // its rows repeat one element, which no fused kernel takes
+  }
+}
+
 int number_before(const std::string& text, const std::string& words) {
   const size_t at = text.find(words);
   if (at == std::string::npos) return -1;

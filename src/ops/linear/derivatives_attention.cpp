@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "ops/linear/idle_mask.h"
 #include "ops/rules/derivative.h"
 #include "ops/rules/fused_attention.h"
 #include "support/error.h"
@@ -282,8 +283,16 @@ void fused_rule(VjpContext& v) {
   if (v.needs(3)) v.give(3, gradients[3]);
 }
 
+/// Without a mask that leaves everything in. Eager Python's libraries make none, and the kernel is to be eager's.
+std::vector<Arg> without_idle_mask(GraphBuilder& b, std::span<const Arg> arguments) {
+  std::vector<Arg> own(arguments.begin(), arguments.end());
+  if (mask_says_nothing(b.graph(), own[3])) own[3] = NoneArg{};
+  return own;
+}
+
 /// Where gradients flow.
-Values attention_parts(GraphBuilder& b, std::span<const Arg> arguments) {
+Values attention_parts(GraphBuilder& b, std::span<const Arg> given) {
+  const std::vector<Arg> arguments = without_idle_mask(b, given);
   const Args args(b, arguments);
   if (const auto kernel = fused_kernel(b, args)) return {fused(b, arguments, *kernel)};
   if (!fits_flash(b, args)) return composition(b, args);
@@ -293,7 +302,8 @@ Values attention_parts(GraphBuilder& b, std::span<const Arg> arguments) {
 }
 
 /// Where none do: only random numbers ask for the parts.
-Values decompose_attention(GraphBuilder& b, std::span<const Arg> arguments) {
+Values decompose_attention(GraphBuilder& b, std::span<const Arg> given) {
+  const std::vector<Arg> arguments = without_idle_mask(b, given);
   const Args args(b, arguments);
   if (args.number(4) == 0) return {};
   if (const auto kernel = fused_kernel(b, args)) return {fused(b, arguments, *kernel)};
