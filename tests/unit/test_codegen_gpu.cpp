@@ -459,8 +459,9 @@ TEST(CodegenGpu, AMaskThatIsTrueEverywhereIsLeftOut) {
     Graph after(p.graph);
     const Node* made = mask_after(p, mask, after);
     EXPECT_EQ(made == nullptr, bound == 0) << bound;
-    if (made != nullptr)
-      EXPECT_EQ(made->op->name, "relayout");  // its rows repeat one element, which no fused kernel takes
+    // The rows of what stays repeat one element, which no fused kernel takes.
+    const std::string name = made == nullptr ? "relayout" : made->op->name;
+    EXPECT_EQ(name, "relayout");
   }
 }
 

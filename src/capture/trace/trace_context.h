@@ -43,8 +43,22 @@ struct CompiledFunction;
 struct TraceOwner;
 struct TracerParts;
 
-/// What one trace has gathered.
-struct Trace {
+/// No cycles of objects are collected meanwhile.
+class CollectionPause {
+ public:
+  CollectionPause() : was_enabled_(PyGC_Disable() != 0) {}
+  ~CollectionPause() {
+    if (was_enabled_) PyGC_Enable();
+  }
+  CollectionPause(const CollectionPause&) = delete;
+  CollectionPause& operator=(const CollectionPause&) = delete;
+
+ private:
+  bool was_enabled_;
+};
+
+/// What one trace has gathered. The code of a generator that is closed as garbage would be part of it.
+struct Trace : private CollectionPause {
   explicit Trace(TorchApi& api) : inference(api, symbols) { tape.set_symbols(&symbols); }
   TraceSymbols symbols;
   std::string pending_break;  // why the trace is to end before the present instruction; empty: it is not
