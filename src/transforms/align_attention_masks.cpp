@@ -10,7 +10,7 @@ namespace tatara {
 namespace {
 
 bool has_idle_mask(const Graph& g, const Node& node) {
-  return node.op->name == "scaled_dot_product_attention" && g.type(node.outputs[0]).device.kind == DeviceKind::kCuda &&
+  return node.op->traits.mask_arg && g.type(node.outputs[0]).device.kind == DeviceKind::kCuda &&
          mask_says_nothing(g, node.args[*node.op->traits.mask_arg]);
 }
 
