@@ -21,6 +21,7 @@ constexpr int64_t kLeastElements = 4096;  // of the matrix
 constexpr size_t kMostPacked = 8;         // into which packing divides what is summed over
 constexpr int64_t kMostInBlocks = 32;     // rows
 constexpr int64_t kLeastBlock = 5;
+constexpr double kMuchLess = 0.7;         // of the matrix's bytes, for what computes it
 constexpr int64_t kLeastPlain = 1 << 18;  // elements of a weight that is not computed
 constexpr int64_t kMostHalfRows = 4;      // for which ours are faster than the host's kernels for half types
 constexpr int64_t kLeastApart = 4;        // rows that matter so much, where they are
@@ -60,9 +61,13 @@ struct Packing {
 /// What computes the weight, up to inputs and results of other kernels.
 class Chain {
  public:
-  Chain(const Graph& g, const std::vector<int>& uses, ValueId weight) : g_(g), uses_(uses) { walk(weight); }
+  Chain(const Graph& g, const std::vector<int>& uses, ValueId weight)
+      : g_(g), uses_(uses), element_bytes_(dtype_size(g.type(weight).dtype)) {
+    walk(weight);
+  }
   bool computed() const { return computed_; }
-  double bytes() const { return bytes_; }
+  /// Of what it comes from, what is not narrower than its elements: scales, but no quantised weight.
+  double wide_bytes() const { return bytes_; }
   Packing packing(int64_t inner) const {
     for (const Packing& p : packings_) {
       if (p.parts <= static_cast<int64_t>(kMostPacked) && inner % p.period() == 0) return p;
@@ -91,9 +96,11 @@ class Chain {
     const Node* node = g_.producer(v);
     const bool alone = node != nullptr && (node->op->kind == OpKind::kView || uses_[static_cast<size_t>(v)] == 1);
     if (node == nullptr || !fuses(*node) || !alone || ++nodes_ > kMostNodes) {
+      const TensorType& type = g_.type(v);
+      if (!is_floating(type.dtype) || dtype_size(type.dtype) < element_bytes_) return;
       double elements = 1;
-      for (const Expr e : g_.type(v).sizes) elements *= static_cast<double>(known(e));
-      bytes_ += elements * dtype_size(g_.type(v).dtype);
+      for (const Expr e : type.sizes) elements *= static_cast<double>(known(e));
+      bytes_ += elements * dtype_size(type.dtype);
       return;
     }
     computed_ = computed_ || node->op->kind != OpKind::kView;
@@ -130,6 +137,7 @@ class Chain {
 
   const Graph& g_;
   const std::vector<int>& uses_;
+  const int64_t element_bytes_;
   std::set<ValueId> seen_;
   std::vector<Packing> packings_;
   double bytes_ = 0;
@@ -208,7 +216,11 @@ std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, c
   if (thin.rows.is_const() && !in_blocks(thin.rows.const_value(), a)) return std::nullopt;
   if (!along(thin.weight_left ? a : b, thin.weight_left ? 1 : 0)) return std::nullopt;
   const Chain chain(g, uses, thin.weight_left ? left->value : right->value);
-  if (!chain.computed() && !(options.thin_weights && beats_host(thin, b))) return std::nullopt;
+  const bool blocks = thin.rows.is_const() && thin.rows.const_value() > kMostRows;
+  const double matrix = static_cast<double>(thin.outer * thin.inner) * dtype_size(a.dtype);
+  // Blocks read again what computes the matrix: that has to be much less, as of a quantised weight.
+  const bool computed = chain.computed() && (!blocks || chain.wide_bytes() <= kMuchLess * matrix);
+  if (!computed && !(options.thin_weights && beats_host(thin, b))) return std::nullopt;
   if (!are_few(g.ctx(), thin.rows)) return std::nullopt;
   thin.packing = chain.packing(thin.inner);
   return thin;
