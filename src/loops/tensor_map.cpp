@@ -2,22 +2,11 @@
 
 #include <algorithm>
 
+#include "loops/find.h"
+
 namespace tatara::loops {
 
-namespace {
-
-const Product* product_in(const Block& block) {
-  for (const Stmt& stmt : block.stmts) {
-    if (const auto* product = std::get_if<Product>(&stmt)) return product;
-    const auto* loop = std::get_if<For>(&stmt);
-    if (const Product* inside = loop == nullptr ? nullptr : product_in(*loop->body)) return inside;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
-const Product* product_of(const Kernel& kernel) { return product_in(kernel.body); }
+const Product* product_of(const Kernel& kernel) { return find_statement<Product>(kernel.body); }
 
 std::vector<TensorMap> tensor_maps(const Kernel& kernel) {
   const Product* product = kernel.gpu.shared > 0 ? product_of(kernel) : nullptr;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "loops/find.h"
 #include "loops/product_layout.h"
 #include "schedule/internal.h"
 #include "support/error.h"
@@ -240,17 +241,6 @@ class Survey {
 
 namespace {
 
-/// The statement of a kernel that is about one of them.
-template <typename T>
-const T* only(const Block& block) {
-  for (const Stmt& stmt : block.stmts) {
-    if (const auto* found = std::get_if<T>(&stmt)) return found;
-    const auto* loop = std::get_if<For>(&stmt);
-    if (const T* inside = loop == nullptr ? nullptr : only<T>(*loop->body)) return inside;
-  }
-  return nullptr;
-}
-
 GpuMapping product_mapping(const Product& product) {
   const ProductLayout layout = ProductLayout::of(product);
   GpuMapping mapping;
@@ -355,8 +345,8 @@ void set_columns(const Kernel& kernel, const Survey& survey, const GpuShape& gpu
 }  // namespace
 
 GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) {
-  if (const auto* product = only<Product>(kernel.body)) return product_mapping(*product);
-  if (const auto* sort = only<Sort>(kernel.body)) {
+  if (const auto* product = find_statement<Product>(kernel.body)) return product_mapping(*product);
+  if (const auto* sort = find_statement<Sort>(kernel.body)) {
     return sort_mapping(*sort, kernel.buffers[static_cast<size_t>(sort->from.buffer)].dtype, gpu, rows);
   }
   Survey survey(kernel, gpu.vector_bytes);

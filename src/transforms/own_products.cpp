@@ -13,6 +13,7 @@
 #include "loops/product_layout.h"
 #include "ops/core/builder.h"
 #include "ops/core/op_def.h"
+#include "ops/linear/product_sum.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 
@@ -217,15 +218,6 @@ Arg operand_parts(GraphBuilder& b, ValueId matrix, int64_t tile, int64_t count) 
   return parts;
 }
 
-bool is_number(const Arg& arg, double value) {
-  const auto* scalar = std::get_if<Scalar>(&arg);
-  if (scalar == nullptr) return false;
-  if (const auto* n = std::get_if<int64_t>(scalar)) return static_cast<double>(*n) == value;
-  const auto* d = std::get_if<double>(scalar);
-  return d != nullptr && *d == value;
-}
-
-/// Nothing is added or multiplied with a factor of zero or one: the host leaves it out, and with it infinities and NaN.
 ValueId own_product(GraphBuilder& b, const std::vector<Arg>& args, size_t left, const ProductChoice& choice,
                     const TensorType& type) {
   const ValueId x = std::get<TensorArg>(args[left]).value, y = std::get<TensorArg>(args[left + 1]).value;
@@ -237,11 +229,7 @@ ValueId own_product(GraphBuilder& b, const std::vector<Arg>& args, size_t left, 
                                            operand_parts(b, b.permute(y, order), columns, choice.parts),
                                            SymInts{type.sizes}, Scalar(rows), Scalar(columns)});
   if (left == 0) return result;
-  const Arg& beta = args[3];
-  if (!is_number(args[4], 1)) result = b.binary("mul", result, std::get<Scalar>(args[4]));
-  if (is_number(beta, 0)) return result;
-  const ValueId self = std::get<TensorArg>(args[0]).value;
-  return b.binary("add", result, is_number(beta, 1) ? self : b.binary("mul", self, std::get<Scalar>(beta)));
+  return product_sum(b, result, std::get<TensorArg>(args[0]).value, args[3], args[4]);
 }
 
 }  // namespace
@@ -252,7 +240,7 @@ Graph own_products(const Graph& graph, const PassOptions& options) {
     GraphCopy copy(g);
     const std::vector<bool> followed = followed_values(g);
     for (const Node& node : g.nodes()) {
-      const bool nothing = left_of(node) == 1 && is_number(node.args[4], 0);
+      const bool nothing = left_of(node) == 1 && is_factor(node.args[4], 0);
       const bool goes_on = left_of(node) >= 0 && followed[static_cast<size_t>(node.outputs[0])];
       const std::optional<ProductChoice> choice = nothing ? std::nullopt : choice_for(g, node, goes_on, options);
       if (!choice) {

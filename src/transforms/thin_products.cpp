@@ -8,6 +8,7 @@
 #include "ops/core/builder.h"
 #include "ops/core/family_util.h"
 #include "ops/core/op_def.h"
+#include "ops/linear/product_sum.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 
@@ -43,14 +44,6 @@ std::optional<Form> form_of(const Node& node) {
 }
 
 int64_t known(Expr e) { return e.is_const() ? e.const_value() : 0; }
-
-bool is_factor(const Arg& arg, double value) {
-  const auto* scalar = std::get_if<Scalar>(&arg);
-  if (scalar == nullptr) return false;
-  if (const auto* n = std::get_if<int64_t>(scalar)) return static_cast<double>(*n) == value;
-  const auto* d = std::get_if<double>(scalar);
-  return d != nullptr && *d == value;
-}
 
 /// How a weight that is unpacked from fewer words divides what is summed over: into `parts` of `run` neighbours each, again and again.
 struct Packing {
@@ -298,12 +291,9 @@ class Writer {
     return b_.op("relayout", {TensorArg{v}, SymInts{strides}});
   }
 
-  /// Nothing is added with a factor of zero, as the host leaves it out, and with it infinities and NaN.
   ValueId with_sum(const std::vector<Arg>& args, ValueId result, DType wide) {
-    if (!is_factor(args[4], 1)) result = b_.binary("mul", result, std::get<Scalar>(args[4]));
-    if (is_factor(args[3], 0)) return result;
-    const ValueId self = b_.cast(std::get<TensorArg>(args[0]).value, wide);
-    return b_.binary("add", result, is_factor(args[3], 1) ? self : b_.binary("mul", self, std::get<Scalar>(args[3])));
+    if (is_factor(args[3], 0)) return product_sum(b_, result, kNoValue, args[3], args[4]);
+    return product_sum(b_, result, b_.cast(std::get<TensorArg>(args[0]).value, wide), args[3], args[4]);
   }
 
   /// The value in the type in which products are summed: what computes it is not rounded to half types between its steps.

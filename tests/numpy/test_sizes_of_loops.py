@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from loop_page import PAGE, arguments
+from util import close
 
 import numpy as np
 import tatara
@@ -90,20 +91,6 @@ SERVED = [stencil, elements, triangular, over_an_array, leaves_early, ints_of_th
 SHAPES = [(20, 30), (25, 40), (31, 33), (64, 17), (18, 90), (20, 30), (25, 40)]
 
 
-def _check_same(got: Any, expected: Any) -> None:
-    assert type(got) is type(expected)
-    if isinstance(expected, (tuple, list)):
-        assert len(got) == len(expected)
-        for one, other in zip(got, expected, strict=True):
-            _check_same(one, other)
-    elif isinstance(expected, (np.ndarray, np.generic, float)):
-        a, b = np.asarray(got), np.asarray(expected)
-        assert (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
-        np.testing.assert_allclose(a, b, rtol=1e-10)
-    else:
-        assert got == expected
-
-
 def _check(program: Callable[..., Any], compiled: Callable[..., Any], given: list[Any]) -> None:
     outcomes = []
     for f in (compiled, program):
@@ -112,7 +99,7 @@ def _check(program: Callable[..., Any], compiled: Callable[..., Any], given: lis
             outcomes.append((f(*mine), mine))
         except Exception as error:
             outcomes.append(((type(error), str(error)), mine))
-    _check_same(*outcomes)
+    close(*outcomes, rtol=1e-10)
 
 
 @pytest.mark.parametrize("program", [*SERVED, own_arrays, index_out_of_range], ids=lambda f: f.__name__)

@@ -89,3 +89,21 @@ def report(compiled: Any) -> str:
             + str([s for s in entry.get("details", {}).get("steps", []) if s["kind"] == "host"])
         )
     return "\n".join(lines)
+
+
+def close(got: Any, expected: Any, rtol: float) -> None:
+    """Asserts equal type, dtype, shape and strides, and values that differ by at most `rtol` of themselves."""
+    assert type(got) is type(expected)
+    if isinstance(expected, dict):
+        assert list(got) == list(expected)
+        got, expected = list(got.values()), list(expected.values())
+    if isinstance(expected, (tuple, list)):
+        assert len(got) == len(expected)
+        for one, other in zip(got, expected, strict=True):
+            close(one, other, rtol)
+    elif isinstance(expected, (np.ndarray, np.generic, float)):
+        a, b = np.asarray(got), np.asarray(expected)
+        assert (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
+        np.testing.assert_allclose(a, b, rtol=rtol)
+    else:
+        assert got == expected

@@ -18,6 +18,13 @@
 
 namespace tatara {
 
+/// Operators of the schedule that the host runs.
+inline size_t host_calls(const Schedule& s) {
+  size_t n = 0;
+  for (const PlanStep& step : s.plan.steps) n += std::holds_alternative<HostCall>(step) ? 1 : 0;
+  return n;
+}
+
 /// A graph under construction, whose inputs are contiguous and lie on one device.
 struct Program {
   explicit Program(Device where = {}) : device(where) {}

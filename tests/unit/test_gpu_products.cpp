@@ -38,12 +38,6 @@ Schedule schedule_products(Program& p, const std::vector<ValueId>& outputs, int 
   return made;
 }
 
-size_t host_calls(const Schedule& s) {
-  size_t n = 0;
-  for (const PlanStep& step : s.plan.steps) n += std::holds_alternative<HostCall>(step) ? 1 : 0;
-  return n;
-}
-
 const loops::Kernel* product_kernel(const Schedule& s) {
   for (const auto& kernel : s.kernels) {
     if (kernel->gpu.shared > 0) return kernel.get();

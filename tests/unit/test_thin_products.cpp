@@ -31,12 +31,6 @@ Schedule schedule_thin(Program& p, ValueId output, PassOptions passes = {}) {
   return made;
 }
 
-size_t calls(const Schedule& s) {
-  size_t n = 0;
-  for (const PlanStep& step : s.plan.steps) n += std::holds_alternative<HostCall>(step) ? 1 : 0;
-  return n;
-}
-
 ValueId linear(Program& p, ValueId x, ValueId w) { return p.b.binary("mm", x, p.b.permute(w, {1, 0})); }
 
 ValueId bytes_weight(Program& p, int64_t outer, int64_t inner, DType dtype) {
@@ -70,7 +64,7 @@ TEST(ThinProducts, TheWeightIsNeverThereAsAWhole) {
       const ValueId w = kind == 0 ? bytes_weight(p, 512, 256, dtype) : packed_weight(p, 512, 256, dtype, kind == 2);
       const ValueId y = linear(p, p.input({4, 256}, dtype), w);
       const Schedule s = schedule_thin(p, p.b.op("gelu", {TensorArg{p.b.binary("add", y, p.input({512}, dtype))}}));
-      EXPECT_EQ(calls(s), 0u);
+      EXPECT_EQ(host_calls(s), 0u);
       EXPECT_LE(s.plan.kernels.size(), 2u);  // rows, copied apart, and all else
       for (const PlanBuffer& buffer : s.plan.buffers) {
         if (buffer.home == BufferHome::kInput) continue;
@@ -88,14 +82,14 @@ TEST(ThinProducts, ManyRowsAndPlainWeightsAreTheHosts) {
   for (const int64_t rows : {8, 9, 16, 33}) {
     Program p;
     const ValueId w = bytes_weight(p, 512, 256, DType::kFloat32);
-    EXPECT_EQ(calls(schedule_thin(p, linear(p, p.input({rows, 256}), w))), rows % 8 != 0 ? 1u : 0u);
+    EXPECT_EQ(host_calls(schedule_thin(p, linear(p, p.input({rows, 256}), w))), rows % 8 != 0 ? 1u : 0u);
   }
   for (const bool slow : {false, true}) {
     Program p;
     const ValueId x = p.input({4, 1024}), w = p.input({1024, 1024});
     PassOptions passes;
     passes.thin_weights = slow;
-    EXPECT_EQ(calls(schedule_thin(p, linear(p, x, w), passes)), slow ? 0u : 1u);
+    EXPECT_EQ(host_calls(schedule_thin(p, linear(p, x, w), passes)), slow ? 0u : 1u);
   }
 }
 
@@ -103,7 +97,7 @@ TEST(ThinProducts, AWeightThatIsReadElsewhereIsComputedOnce) {
   Program p;
   const ValueId w = bytes_weight(p, 512, 256, DType::kFloat32);
   p.graph.add_output(w);
-  EXPECT_EQ(calls(schedule_thin(p, linear(p, p.input({4, 256}), w))), 1u);
+  EXPECT_EQ(host_calls(schedule_thin(p, linear(p, p.input({4, 256}), w))), 1u);
 }
 
 TEST(ThinProducts, GatedPairsAreOneKernel) {
@@ -132,7 +126,7 @@ TEST(ThinProducts, NvidiasAssemblerTakesThem) {
         const ValueId w =
             kind == 0 ? bytes_weight(p, 4096, 4096, dtype) : packed_weight(p, 4096, 4096, dtype, kind == 2);
         const Schedule s = schedule_thin(p, p.b.op("gelu", {TensorArg{linear(p, p.input({rows, 4096}, dtype), w)}}));
-        EXPECT_EQ(calls(s), 0u);
+        EXPECT_EQ(host_calls(s), 0u);
         for (const auto& kernel : s.kernels) {
           std::ofstream(file)
               << llvm->compile(emit_gpu(*kernel, {90, options.cpu, options.features}, "k"), options).bytes;

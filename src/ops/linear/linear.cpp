@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ops/core/family_util.h"
+#include "ops/linear/product_sum.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -86,12 +87,6 @@ std::vector<TensorType> dot_meta(MetaContext& m) {
   return {contiguous_type(m.ctx(), a.dtype, a.device, {})};
 }
 
-bool is_number(const Scalar& scalar, int64_t value) {
-  if (const auto* n = std::get_if<int64_t>(&scalar)) return *n == value;
-  if (const auto* d = std::get_if<double>(&scalar)) return *d == static_cast<double>(value);
-  return false;
-}
-
 /// beta * self + alpha * product, where the sum may fuse with what follows. Half precision keeps the host's fused form,
 /// which rounds once; so does integer arithmetic.
 DecomposeFn added_decompose(const char* product) {
@@ -101,14 +96,9 @@ DecomposeFn added_decompose(const char* product) {
     if (dtype != DType::kFloat32 && dtype != DType::kFloat64) return {};
     // On a GPU the product adds as it stores.
     if (args.type(1).device.kind == DeviceKind::kCuda) return {};
-    const Scalar beta = args.scalar(3);
-    const Scalar alpha = args.scalar(4);
     // A factor of zero hides what is infinite or NaN where the host leaves that part out.
-    if (is_number(beta, 0) || is_number(alpha, 0)) return {};
-    ValueId result = b.op(product, {arguments[1], arguments[2]});
-    if (!is_number(alpha, 1)) result = b.binary("mul", result, alpha);
-    const ValueId self = is_number(beta, 1) ? args.tensor(0) : b.binary("mul", args.tensor(0), beta);
-    return {b.binary("add", result, self)};
+    if (is_factor(args[3], 0) || is_factor(args[4], 0)) return {};
+    return {product_sum(b, b.op(product, {arguments[1], arguments[2]}), args.tensor(0), args[3], args[4])};
   };
 }
 
