@@ -12,6 +12,7 @@
 #include "capture/run/compiled_frame.h"
 #include "capture/tape/opaque_operators.h"
 #include "capture/tape/transaction.h"
+#include "runtime/plan/aligned_inputs.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -20,7 +21,6 @@ namespace {
 
 // Scalar operations (about 10 us) below which giving up the GIL and taking it again costs more than it is worth.
 constexpr int64_t kBriefWork = 32768;
-constexpr uintptr_t kGpuAlignment = 16;  // of tensors that kernels on a GPU read in whole vectors
 
 struct DlpackType {
   uint8_t code, bits;
@@ -68,6 +68,11 @@ size_t span_bytes(const TensorLayout& layout, DType dtype) {
     last += (layout.sizes[d] - 1) * layout.strides[d];
   }
   return static_cast<size_t>((last + 1) * dtype_size(dtype));
+}
+
+/// "sizes [2, 3] and strides [3, 1]"
+std::string described(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  return str_cat("sizes [", str_join(sizes), "] and strides [", str_join(strides), "]");
 }
 
 }  // namespace
@@ -146,7 +151,6 @@ bool CompiledRunner::import_input(size_t i, PyObject* tensor, const TorchApi& ap
       ref.device_type != expected.device_type || ref.device_id != expected.device_id) {
     return false;
   }
-  if (expected.device_type == kDlpackCuda && reinterpret_cast<uintptr_t>(ref.data) % kGpuAlignment != 0) return false;
   out = {ref.data, ref.sizes, ref.strides, ref.rank};
   return true;
 }
@@ -279,7 +283,31 @@ bool CompiledRunner::import_number(size_t i, const std::vector<Ref>& env, Frame&
   return true;
 }
 
-/// Memory and layout of every input. False when one is not as compiled for.
+/// Writes to an input whose memory begins off a vector's boundary go to a copy first, which is copied back as a whole.
+bool CompiledRunner::writes_with_gaps(size_t i, const Frame& frame) const {
+  if (!mutates_ || inputs_[i].device_type != kDlpackCuda || aligned_for_gpu(frame.inputs[i].data)) return false;
+  const Plan& plan = executable_->plan();
+  const bool written = std::any_of(plan.input_writes.begin(), plan.input_writes.end(),
+                                   [&](const InputWrite& w) { return static_cast<size_t>(w.input_index) == i; });
+  const TensorLayout& layout = frame.layouts.inputs[i];
+  const DType dtype = plan.inputs[i].type.dtype;
+  size_t bytes = static_cast<size_t>(dtype_size(dtype));
+  for (const int64_t size : layout.sizes) bytes *= static_cast<size_t>(size);
+  return written && bytes != span_bytes(layout, dtype);
+}
+
+std::string CompiledRunner::misfit(size_t i, const Frame& frame) const {
+  const TensorLayout& layout = frame.layouts.inputs[i];
+  const InputRef& given = frame.inputs[i];
+  const auto rank = static_cast<size_t>(given.rank);
+  const std::vector<int64_t> sizes(given.sizes, given.sizes + rank);
+  std::vector<int64_t> strides;
+  if (given.strides != nullptr) strides.assign(given.strides, given.strides + rank);
+  return str_cat("an input has ", described(sizes, strides), ", compiled for ",
+                 described(layout.sizes, layout.strides));
+}
+
+/// Memory and layout of every input. False when one is not as compiled for, with problem().
 bool CompiledRunner::import_all(const std::vector<Ref>& env, const TorchApi& api, Frame& frame) {
   size_t next_pinned = 0;
   const bool seen = !pinned_.empty();
@@ -294,12 +322,22 @@ bool CompiledRunner::import_all(const std::vector<Ref>& env, const TorchApi& api
     }
   }
   pinned_.clear();
-  if (!good || !executable_->bind_symbols(frame.inputs, frame.wanted)) return false;
+  if (!good || !executable_->bind_symbols(frame.inputs, frame.wanted)) {
+    problem_ = "an input has another type, device or number of dimensions than compiled for";
+    return false;
+  }
   if (!frame.resolved || frame.wanted != frame.symbols) resolve(frame);
   const bool fit = seen && pinned_fit_;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const bool known = fit && inputs_[i].pinned != nullptr;
-    if (!known && !frame.layouts.inputs[i].fits(frame.inputs[i])) return false;
+    if (!known && !frame.layouts.inputs[i].fits(frame.inputs[i])) {
+      problem_ = misfit(i, frame);
+      return false;
+    }
+    if (writes_with_gaps(i, frame)) {
+      problem_ = "an input is written, is no whole block of memory, and begins at an odd address";
+      return false;
+    }
     frame.input_data[i] = frame.inputs[i].data;
   }
   return true;
@@ -422,10 +460,7 @@ CompiledRunner::Tried CompiledRunner::after_error(const Error& error) {
 CompiledRunner::Tried CompiledRunner::try_run(std::vector<Ref>& env, TorchApi& api) {
   std::unique_ptr<Frame> frame = take_frame();
   try {
-    if (!import_all(env, api, *frame)) {
-      problem_ = "an input is not as compiled for";
-      return Tried::kRefused;
-    }
+    if (!import_all(env, api, *frame)) return Tried::kRefused;
     if (mutates_ && overlapping(frame->inputs, executable_->plan())) {
       problem_ = "inputs overlap in memory and one of them is written";
       return Tried::kRefused;

@@ -64,6 +64,8 @@ class CompiledRunner final : public GraphRunner {
   PyObject* input(const std::vector<Ref>& env, size_t i) const;
   bool import_input(size_t i, PyObject* tensor, const TorchApi& api, InputRef& out) const;
   bool import_number(size_t i, const std::vector<Ref>& env, Frame& frame) const;
+  bool writes_with_gaps(size_t i, const Frame& frame) const;
+  std::string misfit(size_t i, const Frame& frame) const;
   bool import_all(const std::vector<Ref>& env, const TorchApi& api, Frame& frame);
   void resolve(Frame& frame) const;
   bool allocate(Frame& frame) const;

@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "runtime/base/history.h"
+#include "runtime/plan/aligned_inputs.h"
 #include "runtime/plan/cuda_graphs.h"
 #include "runtime/plan/plan_effects.h"
 #include "runtime/plan/plan_programs.h"
@@ -33,7 +33,8 @@ struct Executable::Impl {
         effects(programs),
         steps(programs, std::move(code), host),
         graphs(programs.gpu >= 0 ? std::make_unique<CudaGraphs>(programs, steps, *host, cuda_graphs) : nullptr),
-        contexts(programs.gpu >= 0 ? kContextsKept : 0) {
+        contexts(programs.gpu >= 0 ? kContextsKept : 0),
+        host_ops(host) {
     for (const PlanStep& step : programs.plan.steps) {
       const auto* call = std::get_if<HostCall>(&step);
       calls_users = calls_users || (call != nullptr && calls_users_code(call->op));
@@ -50,23 +51,38 @@ struct Executable::Impl {
   bool calls_users = false;
   std::unique_ptr<CudaGraphs> graphs;  // on a GPU
   mutable ContextPool contexts;
+  HostOps* host_ops;
 
   void run(RunIo& io, std::span<const int64_t> symbols) const;
   void run_steps(RunContext& context, RunIo& io) const;
+  void run_on_gpu(RunContext& context, RunIo& io) const;
+  void run_one_by_one(RunContext& context, RunIo& io) const;
   void run_with_history(RunContext& context) const;
   HistoryEvent describe_step(size_t i, const RunContext& context) const;
   void take_outputs(RunContext& context, RunIo& io) const;
 };
 
 void Executable::Impl::run_steps(RunContext& context, RunIo& io) const {
-  std::optional<cuda::Session> session;
   if (programs.gpu >= 0) {
-    context.begun = programs.plan.steps.size();  // a fault shows late
-    steps.check_faults();
-    session.emplace(programs.gpu);
-    if (graphs->run(context, io, session->stream())) return;
-    steps.prepare_gpu(context, session->stream());
+    run_on_gpu(context, io);
+  } else {
+    run_one_by_one(context, io);
   }
+}
+
+void Executable::Impl::run_on_gpu(RunContext& context, RunIo& io) const {
+  context.begun = programs.plan.steps.size();  // a fault shows late
+  steps.check_faults();
+  const cuda::Session session(programs.gpu);
+  AlignedInputs aligned(programs, *host_ops, context, io, session.stream());
+  if (!graphs->run(context, io, session.stream())) {
+    steps.prepare_gpu(context, session.stream());
+    run_one_by_one(context, io);
+  }
+  aligned.copy_back();
+}
+
+void Executable::Impl::run_one_by_one(RunContext& context, RunIo& io) const {
   if (history_on()) {
     run_with_history(context);
   } else {

@@ -5,12 +5,11 @@
 #include <cstring>
 
 #include "runtime/base/thread_pool.h"
+#include "runtime/plan/aligned_inputs.h"
 #include "support/error.h"
 
 namespace tatara {
 namespace {
-
-constexpr uintptr_t kGpuAlignment = 16;
 
 struct LaunchTask {
   KernelFn fn;
@@ -265,7 +264,7 @@ void StepRunner::keep_result(const HostCall& call, bool users, size_t buffer, Ho
   for (size_t d = 0; same && d < sizes.size(); ++d) same = sizes[d] <= 1 || view.strides[d] == strides[d];
   if (users && !same) throw BrokenSchema(call.op, "another type or layout than its kernel for tensors without data");
   // Kernels on a GPU read whole vectors.
-  if (programs_.gpu >= 0) same = same && reinterpret_cast<uintptr_t>(view.data) % kGpuAlignment == 0;
+  if (programs_.gpu >= 0) same = same && aligned_for_gpu(view.data);
   if (!same) {
     if (view.sizes != sizes || view.dtype != programs_.plan.buffers[buffer].dtype) {
       throw InternalError("host operator " + call.op + " returned another type than was inferred");

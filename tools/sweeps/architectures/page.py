@@ -53,6 +53,8 @@ def finding(row: Row) -> str:
     if row["breaks"]:
         places = Counter(_reason(b) for b in row["breaks"])
         found.append("; ".join(reason for reason, _ in places.most_common(2)))
+    if row.get("traced"):
+        found.append("the library computes something else when it is traced")
     if not row["finite"]:
         found.append("eager's values are all NaN somewhere")
     return ", ".join(found)
@@ -112,7 +114,8 @@ def write_page(path: Path, rows: list[Row], command: str, processor: str) -> Non
         "Each class of the auto mappings of transformers, small and with random weights, in a process of its own. Compared with",
         "eager, at two sizes and with a padding mask where the model takes one: types and fields of the output, values, in",
         "training loss, gradients and buffers. A difference over the tolerance counts as wrong unless eager's own",
-        "result moves as far, in float64 or with parameters changed by a rounding.",
+        "result moves as far, in float64 or with parameters changed by a rounding. Where a library computes something else once",
+        "`torch.compiler.is_compiling()` is true, as torch.compile has it too, eager is told so and compared once more.",
         "",
         "- **one graph**: no break, nothing in eager;",
         "- **cold**: seconds of the first call, with empty caches;",

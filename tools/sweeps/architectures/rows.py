@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -227,6 +228,33 @@ def _none() -> list[Any]:
     return []
 
 
+def _differ(run: Run, ours: Any, expected: Any, others: _Others, label: str) -> tuple[list[str], float]:
+    """In what two results of compared() differ, and by how much."""
+    problems: list[str] = []
+    difference = 0.0
+    for which, what in enumerate(("", "gradient")):
+        # The host gives gradients the strides that its own kernels leave.
+        result = compare(
+            ours[which],
+            expected[which],
+            functools.partial(others.part, which),
+            f"{label} {what}".rstrip(),
+            run.options.coarse(),
+            strides=which == 0,
+            times=GRADIENT_TIMES if run.training else 1.0,
+        )
+        problems += result.problems
+        difference = max(difference, result.difference)
+    return problems, difference
+
+
+def _as_if_traced(run: Run, inputs: dict[str, Any]) -> Any:
+    """What eager gives where the library is told that a compiler traces it."""
+    told = [mock.patch(f"torch.compiler.{name}", lambda: True) for name in ("is_compiling", "is_dynamo_compiling")]
+    with told[0], told[1]:
+        return run.compared(run.model, inputs)
+
+
 def _check(run: Run, compiled: Any, calls: list[dict[str, Any]], row: dict[str, Any]) -> None:
     """Compares calls of both sizes; fills in the row."""
     problems: list[str] = []
@@ -246,19 +274,18 @@ def _check(run: Run, compiled: Any, calls: list[dict[str, Any]], row: dict[str, 
             ours = run.compared(compiled, inputs)
             if count == 0:
                 row["cold_s" if number == 0 else "cold2_s"] = time.perf_counter() - start
-            for which, what in enumerate(("", "gradient")):
-                # The host gives gradients the strides that its own kernels leave.
-                result = compare(
-                    ours[which],
-                    expected[which],
-                    functools.partial(others.part, which),
-                    f"size {number + 1}, call {count + 1}: {what}".rstrip(),
-                    coarse,
-                    strides=which == 0,
-                    times=GRADIENT_TIMES if run.training else 1.0,
-                )
-                problems += result.problems
-                row["difference"] = max(row["difference"], result.difference)
+            label = f"size {number + 1}, call {count + 1}:"
+            differ, difference = _differ(run, ours, expected, others, label)
+            if differ and not row.get("traced"):
+                # The library asks whether it is traced, and may then compute something else.
+                traced = _as_if_traced(run, inputs)
+                if not _differ(run, ours, traced, others, label)[0]:
+                    row["traced"] = differ[0]
+            if row.get("traced"):
+                expected = _as_if_traced(run, inputs)
+                differ, difference = _differ(run, ours, expected, others, label)
+            problems += differ
+            row["difference"] = max(row["difference"], difference)
         if number == 0:
             row |= found(compiled)
     after = found(compiled)
