@@ -200,16 +200,9 @@ enum class Meeting : uint8_t {
 /// On a GPU, as in eager there: the order of sums and of writes to one place is not defined.
 Meeting meeting_of(State& s, const ScatterDef& def, DType dtype) {
   if (!s.options.gpu) return Meeting::kInOrder;
-  const bool whole = dtype == DType::kInt32 || dtype == DType::kInt64;
-  const bool real = dtype == DType::kFloat32 || dtype == DType::kFloat64;
-  switch (def.mode) {
-    case loops::StoreMode::kSet: return Meeting::kFree;
-    case loops::StoreMode::kAdd: return whole || real ? Meeting::kAtomic : Meeting::kInOrder;
-    case loops::StoreMode::kMin:
-    case loops::StoreMode::kMax: return whole ? Meeting::kAtomic : Meeting::kInOrder;
-    case loops::StoreMode::kMul: break;
-  }
-  return Meeting::kInOrder;
+  if (def.mode == loops::StoreMode::kSet) return Meeting::kFree;
+  const bool parts = is_complex(dtype) && def.mode != loops::StoreMode::kAdd;  // both at once
+  return parts ? Meeting::kInOrder : Meeting::kAtomic;
 }
 
 /// Whether all that the block stores are constants whose bits are zero.

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from graph_counts import counted
 
 import tatara
-from graph_counts import counted
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),

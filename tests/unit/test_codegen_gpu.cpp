@@ -72,6 +72,12 @@ ValueId channel_norm(Program& p, ValueId x) {
   return p.b.cast(p.b.binary("mul", wide, scale), p.graph.type(x).dtype);
 }
 
+ValueId scattered(Program& p, DType dtype, const char* kind) {
+  const ValueId base = p.input({1 << 16, 64}, dtype), index = p.input({8, 64}, DType::kInt64);
+  return p.b.op("scatter_reduce_to_self", {TensorArg{base}, Scalar(int64_t{0}), TensorArg{index},
+                                           TensorArg{p.input({8, 64}, dtype)}, std::string(kind)});
+}
+
 const Case kCases[] = {
     {"scale_add",
      [](Program& p) {
@@ -219,6 +225,13 @@ const Case kCases[] = {
        const ValueId x = p.input({4, 300, 24}, DType::kComplex64);
        return std::vector{p.b.binary("div", x, p.b.reduce("sum", x, {1}, true))};
      }},
+    {"scatter_amax_f16", [](Program& p) { return std::vector{scattered(p, DType::kFloat16, "amax")}; }},
+    {"scatter_prod", [](Program& p) { return std::vector{scattered(p, DType::kFloat32, "prod")}; }},
+    {"scatter_amin_i8", [](Program& p) { return std::vector{scattered(p, DType::kInt8, "amin")}; }},
+    {"complex_exp_log",
+     [](Program& p) { return std::vector{p.b.unary("exp", p.b.unary("log", p.input({4096}, DType::kComplex64)))}; }},
+    {"complex_tanh_sqrt",
+     [](Program& p) { return std::vector{p.b.unary("tanh", p.b.unary("sqrt", p.input({4096}, DType::kComplex128)))}; }},
     {"index_add",
      [](Program& p) {
        const ValueId x = p.input({1000, 64});
@@ -783,6 +796,30 @@ TEST(CodegenGpu, HalvesAreAddedAsFloats) {
       const char* const floats = list || rows ? "red.relaxed.gpu.global.add.v4.f32" : "atom.global.add.f32";
       const char* const added_by = dtype == DType::kInt8 ? "atom.global.add.u32" : floats;
       EXPECT_NE(all.find(added_by), std::string::npos) << op << " " << dtype_name(dtype) << "\n" << all;
+    }
+  }
+}
+
+TEST(CodegenGpu, ScattersOfAnyTypeAndKindAreDoneByTheMemory) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
+                            DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kComplex64}) {
+    for (const char* kind : {"sum", "prod", "amin", "amax"}) {
+      if (is_complex(dtype) && kind != std::string_view("sum")) continue;
+      Program p{kGpu};
+      // Much larger than what is added: narrow types are not widened first.
+      const ValueId base = p.input({1 << 16, 64}, dtype), added = p.input({8, 64}, dtype);
+      const ValueId index = p.input({8, 64}, DType::kInt64);
+      const std::vector<Arg> args{TensorArg{base}, Scalar(int64_t{0}), TensorArg{index}, TensorArg{added},
+                                  std::string(kind)};
+      const Schedule s = p.schedule({p.b.op("scatter_reduce_to_self", args)});
+      const loops::Kernel& last = *s.kernels.back();
+      EXPECT_NE(loops::print_kernel(last).find(".atomic"), std::string::npos) << kind << " " << dtype_name(dtype);
+      const std::string ptx = ptx_of(*llvm, last, "sm_90a");
+      EXPECT_TRUE(ptx.find("atom.") != std::string::npos || ptx.find("red.") != std::string::npos)
+          << kind << " " << dtype_name(dtype) << "\n"
+          << ptx;
     }
   }
 }

@@ -110,9 +110,10 @@ struct PassedPair {
 
 }  // namespace
 
-Reg complex_function(IrWriter& ir, Op op, DType part, std::span<const Reg> operands, bool vec, ComplexCall convention) {
+Reg call_complex(IrWriter& ir, Op op, DType part, std::span<const Reg> operands, bool vec, ComplexCall convention) {
   const char* name = complex_c_function(op);
-  if (name == nullptr) throw Unsupported(str_cat("no code for ", loops::scalar_op_name(op), " of complex numbers"));
+  if (name == nullptr || convention == ComplexCall::kNone)
+    throw Unsupported(str_cat("no code for ", loops::scalar_op_name(op), " of complex numbers"));
   const bool single = part == DType::kFloat32;
   const std::string t = llvm_type(part);
   const PassedPair pair{single && convention == ComplexCall::kFloatVector, t};

@@ -38,6 +38,20 @@ Combine combine_of(StoreMode mode) {
   TATARA_UNREACHABLE("store mode ", static_cast<int>(mode));
 }
 
+/// The instruction of memory that does it; null: there is none.
+const char* atomic_instruction(StoreMode mode, DType dtype) {
+  const bool whole = is_integral(dtype) && dtype_size(dtype) >= 4;
+  switch (mode) {
+    case StoreMode::kAdd:
+      return dtype == DType::kFloat32 || dtype == DType::kFloat64 ? "fadd" : whole ? "add" : nullptr;
+    case StoreMode::kMin: return !whole ? nullptr : is_signed(dtype) ? "min" : "umin";
+    case StoreMode::kMax: return !whole ? nullptr : is_signed(dtype) ? "max" : "umax";
+    case StoreMode::kMul: return nullptr;
+    case StoreMode::kSet: break;
+  }
+  TATARA_UNREACHABLE("store mode ", static_cast<int>(mode));
+}
+
 }  // namespace
 
 // ---- Single elements ---------------------------------------------------------------------------------------------------
@@ -90,18 +104,47 @@ void Memory::update(const Store& store, const std::string& at, const Reg& value)
     this->store(dtype, at, updated(store.mode, dtype, load(dtype, at), value, false));
     return;
   }
-  const bool floating = dtype == DType::kFloat32 || dtype == DType::kFloat64;
-  if (!floating && !is_integral(dtype)) throw Unsupported(str_cat("atomic updates of ", dtype_name(dtype)));
-  const char* operation = nullptr;
-  switch (store.mode) {
-    case StoreMode::kAdd: operation = floating ? "fadd" : "add"; break;
-    case StoreMode::kMin: operation = floating ? "fminimum" : is_signed(dtype) ? "min" : "umin"; break;
-    case StoreMode::kMax: operation = floating ? "fmaximum" : is_signed(dtype) ? "max" : "umax"; break;
-    case StoreMode::kSet:
-    case StoreMode::kMul: throw Unsupported("atomic multiplication");
+  if (is_complex(dtype)) {
+    if (store.mode != StoreMode::kAdd) throw Unsupported("atomic updates of complex numbers");
+    const std::string part = memory_type(dtype);
+    const std::string next = ir_.assign("getelementptr " + part + ", ptr " + at + ", i64 1");
+    for (const auto& [where, text] : {std::pair(at, value.text), std::pair(next, value.im)}) {
+      ir_.assign("atomicrmw fadd ptr " + where + ", " + part + " " + text + atomic_ordering());
+    }
+    return;
   }
-  ir_.assign(std::string("atomicrmw ") + operation + " ptr " + at + ", " + llvm_type(dtype) + " " + value.text +
-             atomic_ordering());
+  if (const char* operation = atomic_instruction(store.mode, dtype); operation != nullptr) {
+    ir_.assign(std::string("atomicrmw ") + operation + " ptr " + at + ", " + llvm_type(dtype) + " " + value.text +
+               atomic_ordering());
+  } else {
+    exchange(store.mode, dtype, at, value);
+  }
+}
+
+/// Tries until no other thread came between. Where the element would not change, as most do not under a maximum, memory is only
+/// read.
+void Memory::exchange(StoreMode mode, DType dtype, const std::string& at, const Reg& value) {
+  const std::string element = memory_type(dtype);
+  const std::string bits = "i" + std::to_string(8 * dtype_size(dtype));
+  const auto cast_bits = [&](const std::string& from, const std::string& to, const std::string& text) {
+    return from == to ? text : ir_.assign("bitcast " + from + " " + text + " to " + to);
+  };
+  const std::string before = ir_.block(), again = ir_.label(), write = ir_.label(), done = ir_.label();
+  const std::string first = ir_.assign("load " + bits + ", ptr " + at + ", " + align_of(dtype));
+  const std::string old = ir_.fresh(), seen = ir_.fresh();
+  ir_.jump(again);
+  ir_.start_block(again);
+  ir_.line(old + " = phi " + bits + " [ " + first + ", %" + before + " ], [ " + seen + ", %" + write + " ]");
+  const Reg known{from_memory(dtype, cast_bits(bits, element, old), false), false};
+  const std::string stored = to_memory(dtype, updated(mode, dtype, known, value, false).text, false);
+  const std::string wanted = cast_bits(element, bits, stored);
+  ir_.branch(ir_.assign("icmp eq " + bits + " " + wanted + ", " + old), done, write);
+  ir_.start_block(write);
+  const std::string both =
+      ir_.assign("cmpxchg ptr " + at + ", " + bits + " " + old + ", " + bits + " " + wanted + exchange_ordering());
+  ir_.line(seen + " = extractvalue { " + bits + ", i1 } " + both + ", 0");
+  ir_.branch(ir_.assign("extractvalue { " + bits + ", i1 } " + both + ", 1"), done, again);
+  ir_.start_block(done);
 }
 
 Reg Memory::passed_value(int buffer) {

@@ -52,7 +52,7 @@ class Memory {
   /// The alignment of a vector of consecutive elements, as "align N".
   virtual std::string vector_align(DType dtype, Expr where) const = 0;
   /// The scope and ordering of atomicrmw instructions.
-  virtual const char* atomic_ordering() const = 0;
+  virtual std::string atomic_ordering() const = 0;
   std::string mangled(int lanes, const std::string& element) const;
 
   IrWriter& ir_;
@@ -63,6 +63,9 @@ class Memory {
  private:
   std::string from_memory(DType dtype, const std::string& text, bool vec);
   std::string to_memory(DType dtype, const std::string& text, bool vec);
+  void exchange(loops::StoreMode mode, DType dtype, const std::string& at, const Reg& value);
+  /// Of a cmpxchg that succeeds and of one that does not.
+  std::string exchange_ordering() const { return atomic_ordering() + " monotonic"; }
   std::string addresses(int buffer, Expr where);
   Reg load_run(int buffer, Expr where, const std::string& mask, bool reversed);
   Reg load_between(int buffer, Expr where, const std::string& mask, int step);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "codegen/core/c_functions.h"
+#include "codegen/math/complex.h"
 #include "codegen/math/table.h"
 #include "support/error.h"
 
@@ -309,9 +310,22 @@ Reg Scalars::complex(const Scalar& s, std::span<const Reg> v, bool vec) {
     }
     case Op::kIsNan:
     case Op::kIsInf: return complex_test(s, part, x[0], vec);
-    default:  // NOLINT: functions of the C library
-      return complex_function(ir_, s.op, part, std::span(x).first(v.size()), vec, context_.traits.complex_call);
+    default:  // NOLINT: elementary functions
+      return complex_function(s.op, part, std::span(x).first(v.size()), vec);
   }
+}
+
+Reg Scalars::complex_function(Op op, DType part, std::span<const Reg> v, bool vec) {
+  if (!has_complex_math(op)) return call_complex(ir_, op, part, v, vec, context_.traits.complex_call);
+  const std::string type = ir_.type_of(llvm_type(part), vec), both = "{ " + type + ", " + type + " }";
+  std::string operands;
+  for (const Reg& r : v) {
+    operands += (operands.empty() ? "" : ", ") + type + " " + r.text + ", " + type + " " + r.im;
+  }
+  const std::string name = define_complex_math(op, part, math_target(vec), ir_.declarations());
+  const std::string value = ir_.call(name, both, operands);
+  const std::string re = ir_.assign("extractvalue " + both + " " + value + ", 0");
+  return {re, vec, ir_.assign("extractvalue " + both + " " + value + ", 1")};
 }
 
 /// Whether the test of real numbers holds for a part.
@@ -326,10 +340,14 @@ Reg Scalars::complex_test(const Scalar& s, DType part, const Reg& x, bool vec) {
 
 // ---- Elementary functions ----------------------------------------------------------------------------------------------
 
+MathTarget Scalars::math_target(bool vec) const {
+  const TargetTraits& traits = context_.traits;
+  return {vec ? ir_.lanes() : 0, traits.has_fma, traits.has_vector_ldexp, "#0", traits.has_float_power};
+}
+
 /// By the math table, if it has this function.
 std::optional<std::string> Scalars::table_function(Op op, DType dtype, std::span<const Reg> v, bool vec) {
-  const TargetTraits& traits = context_.traits;
-  const MathTarget target{vec ? ir_.lanes() : 0, traits.has_fma, traits.has_vector_ldexp, "#0", traits.has_float_power};
+  const MathTarget target = math_target(vec);
   const MathForm form = math_form(op, dtype, target);
   if (form == MathForm::kNone) return std::nullopt;
   const std::string type = llvm_type(dtype);

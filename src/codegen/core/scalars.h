@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codegen/core/emit_context.h"
+#include "codegen/math/builder.h"
 
 namespace tatara::codegen {
 
@@ -65,6 +66,8 @@ class Scalars {
   Reg complex_test(const loops::Scalar& s, DType part, const Reg& x, bool vec);
   Reg function(loops::ScalarOp op, DType dtype, std::span<const Reg> v, bool vec);
   Reg sigmoid(DType dtype, std::span<const Reg> v, bool vec);
+  Reg complex_function(loops::ScalarOp op, DType part, std::span<const Reg> v, bool vec);
+  MathTarget math_target(bool vec) const;
   std::optional<std::string> table_function(loops::ScalarOp op, DType dtype, std::span<const Reg> v, bool vec);
 };
 

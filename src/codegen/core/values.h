@@ -50,9 +50,10 @@ Reg complex_comparison(IrWriter& ir, loops::ScalarOp op, DType dtype, const Reg&
 enum class ComplexCall : uint8_t {
   kParts,        // two arguments; a struct of two is returned
   kFloatVector,  // complex<float> is a <2 x float>, complex<double> as kParts (x86-64)
+  kNone,         // there is no C library
 };
 /// Calls a complex C function once per lane.
-Reg complex_function(IrWriter& ir, loops::ScalarOp op, DType part, std::span<const Reg> operands, bool vec,
-                     ComplexCall convention);
+Reg call_complex(IrWriter& ir, loops::ScalarOp op, DType part, std::span<const Reg> operands, bool vec,
+                 ComplexCall convention);
 
 }  // namespace tatara::codegen

@@ -25,7 +25,7 @@ class CpuMemory final : public Memory {
   void after_store(int buffer, int bytes, const Run& run) override;
   int step_worth_reading(Expr where, DType dtype) const override;
   std::string vector_align(DType dtype, Expr where) const override;
-  const char* atomic_ordering() const override { return " monotonic"; }
+  std::string atomic_ordering() const override { return " monotonic"; }
 
  private:
   /// Elements of a table that fits into registers (the levels of a quantised weight): a permutation instead of a gather.

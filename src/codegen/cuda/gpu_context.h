@@ -51,7 +51,7 @@ class GpuMemory final : public Memory {
   std::string load_masked(const Run& run, const std::string& mask, const std::string& flags) override;
   int step_worth_reading(Expr /*where*/, DType /*dtype*/) const override { return 0; }
   std::string vector_align(DType dtype, Expr where) const override;
-  const char* atomic_ordering() const override { return " syncscope(\"device\") monotonic"; }
+  std::string atomic_ordering() const override { return " syncscope(\"device\") monotonic"; }
 
  private:
   using Place = std::pair<int, const ExprNode*>;  // buffer and index

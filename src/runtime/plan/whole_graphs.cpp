@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "support/error.h"
 #include "support/log.h"
 
 namespace tatara {
@@ -96,7 +97,15 @@ RecordedRun* WholeGraphs::record(RunContext& context, const RunIo& io) {
     void*& address = context.data[static_cast<size_t>(operands_.fixed[i].buffer)];
     address = run->staged[i] != nullptr ? host.view(run->staged[i]).data : run->fixed[i];
   }
-  record_steps(*run, context);
+  try {
+    record_steps(*run, context);
+  } catch (const Error&) {
+    // The steps are launched one by one then, on the memory of the call.
+    for (const GraphOperands::Fixed& fixed : operands_.fixed) {
+      context.data[static_cast<size_t>(fixed.buffer)] = fixed.address(io);
+    }
+    throw;
+  }
   TATARA_LOG(kRuntime, "a CUDA graph of ", run->graph->size(), " nodes for ", recorder_.programs().plan.steps.size(),
              " steps", run->graph->is_body() ? ", launched as a body" : "");
   runs_.push_back(std::move(run));
