@@ -170,15 +170,32 @@ std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> a
     throw Unsupported("an offset into the memory of an input");
   }
   if (op.name == "as_strided") {
-    // Counts from the start of the storage, whatever view it is called on.
-    const TensorRef whole =
-        storages_[static_cast<size_t>(aliases_[static_cast<size_t>(ref_of(args[0]))].storage)].first;
-    const bool view_of_it = whole != ref_of(args[0]);
-    if (view_of_it && ops::Args(builder_, args).none(3)) {
-      const Expr offset = offset_of(ref_of(args[0]));
-      if (!offset.valid()) throw Unsupported("as_strided of a view whose place in its base is not known");
-      args[3] = ops::expr_arg(offset);
+    // It counts from the start of the storage, whatever view it is called on. Its gradient goes to that view alone, and what
+    // stands between the view and the storage counts too (levels of transforms): so it is a view of that view where it can.
+    const TensorRef given = ref_of(args[0]);
+    const Alias& alias = aliases_[static_cast<size_t>(given)];
+    const TensorRef whole = storages_[static_cast<size_t>(alias.storage)].first;
+    if (whole == given) return {view(whole, op, std::move(args))};
+    ExprContext& ctx = builder_.ctx();
+    const Expr begin = offset_of(given);
+    if (!begin.valid()) throw Unsupported("as_strided of a view whose place in its base is not known");
+    const Expr offset = ops::Args(builder_, args).none(3) ? begin : ops::Args(builder_, args).expr(3);
+    if (ops::is_contiguous(ctx, alias.type) && !ctx.guard(ctx.lt(offset, begin))) {
+      std::vector<Arg> inside = args;
+      inside[3] = ops::expr_arg(ctx.sub(offset, begin));
+      try {
+        return {view(given, op, std::move(inside))};
+      } catch (const Unsupported&) {  // it reaches beyond the view
+      }
     }
+    const bool plain = std::none_of(alias.chain.begin(), alias.chain.end(), [](const ViewStep& step) {
+      return step.op->name == "alias" || step.op->traits.detaches;
+    });
+    const Expr elements = aliases_[static_cast<size_t>(whole)].type.numel(ctx);
+    if (!plain || !ctx.guard(ctx.eq(alias.type.numel(ctx), elements))) {
+      throw Unsupported("as_strided beyond the view that it is called on");
+    }
+    args[3] = ops::expr_arg(offset);
     return {view(whole, op, std::move(args))};
   }
   if (op.kind == OpKind::kView) {

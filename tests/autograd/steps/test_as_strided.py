@@ -67,6 +67,52 @@ def test_tangents_and_second_derivatives_of_views_by_strides(program: Program) -
     torch.testing.assert_close(tatara.compile(product)(x), product(x))
 
 
+def _by_level(x: torch.Tensor) -> torch.Tensor:
+    return torch.func.grad(lambda y: y.as_strided((2, 2), (1, 2)).square().sum())(x)
+
+
+def _tangent(x: torch.Tensor) -> torch.Tensor:
+    return jvp(lambda y: y.as_strided((2, 2), (1, 2)).sin(), (x,), (x.cos(),))[1]
+
+
+def _computed(x: torch.Tensor) -> torch.Tensor:
+    return torch.func.grad(lambda y: y.sin()[2:].as_strided((2, 2), (1, 2)).square().sum())(x)
+
+
+def _beyond_the_view(x: torch.Tensor) -> torch.Tensor:
+    return torch.func.grad(lambda y: y.sin()[4:].as_strided((2, 2), (1, 2), 0).square().sum())(x)
+
+
+def _detached(x: torch.Tensor) -> torch.Tensor:
+    y = x.detach().requires_grad_()
+    return torch.autograd.grad(y.as_strided((2, 2), (1, 2)).square().sum(), y)[0]
+
+
+@pytest.mark.parametrize("program", [_by_level, _tangent, _computed, _beyond_the_view, _detached])
+@pytest.mark.parametrize("begin", [0, 5])
+def test_a_view_by_strides_belongs_to_the_tensor_that_it_is_taken_of(program: Program, begin: int) -> None:
+    """A level's own tensor, or a view: neither the input behind it nor what lies beside it in memory."""
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        x = torch.randn(20)[begin : begin + 10]
+        torch.testing.assert_close(compiled(x), program(x))
+
+
+def test_what_lies_beside_a_view_has_no_gradient_through_it() -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * 3
+        return y[4:].as_strided((2, 2), (1, 2), 0).sin(), y[:6].as_strided((2, 2), (1, 2)).sin()
+
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        x = torch.randn(10, requires_grad=True)
+        (a, b), (c, d) = compiled(x), program(x)
+        torch.testing.assert_close((a, b), (c, d))
+        for one, other in ((a, c), (b, d)):
+            found, expected = (torch.autograd.grad(t.sum(), x, retain_graph=True)[0] for t in (one, other))
+            torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("mode", ["trunc", "floor"])
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64])
 def test_rounded_quotients_of_integers(mode: str, dtype: torch.dtype) -> None:
