@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "ops/rules/batching_rule.h"
+#include "ops/rules/host_transform.h"
 #include "support/error.h"
 #include "support/made_once.h"
 #include "transforms/pass.h"
@@ -54,7 +55,7 @@ class Batcher {
     builder_.set_closed(node.closed);
     bool any = false;
     for_each_operand(node, [&](ValueId v) { any = any || values[at(v)].batched; });
-    const bool random = node.op->draws();
+    const bool random = node.op->draws() && !is_library_operator(*node.op);
     if (random && randomness_ == Randomness::kError) {
       throw Unsupported(str_cat("random operator ", node.op->name, " inside of vmap with randomness=\"error\""));
     }

@@ -446,7 +446,7 @@ bool TapeConverter::has_registered_derivative(const TapeNode& node) {
 /// Of a call that the registry lacks, and the host runs inside of the plan.
 std::vector<TapeConverter::TensorRef> TapeConverter::opaque_results(const TapeNode& node) {
   const bool registered = node.level == 0 && has_registered_derivative(node);
-  const OpDef* op = node.level != 0 ? nullptr : opaque_operator(node, registered);
+  const OpDef* op = opaque_operator(node, registered);
   std::optional<std::vector<Arg>> args;
   if (op != nullptr && node.outputs.size() == static_cast<size_t>(op->schema.num_outputs)) {
     NodeSource source(node, c_.refs, c_.builder.ctx());

@@ -422,7 +422,9 @@ VjpFn host_derivative_of(const OpDef& op) {
   return rule != nullptr && *rule == linear_host_derivative ? linear_host_derivative : host_derivative;
 }
 
-bool is_host_differentiated(const OpDef& op) { return is_host_transform(op) || op.traits.by_host; }
+bool is_host_differentiated(const OpDef& op) {
+  return (is_host_transform(op) && op.vjp != nullptr) || op.traits.by_host;
+}
 
 /// Operators of which the derivative by ATen depends on more, or on less, than the whole program's would: gradients that are
 /// constant or absent, and the phase of eigenvectors, which is checked in all cotangents together.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "ops/rules/derivative.h"
@@ -38,6 +39,7 @@ std::unique_ptr<OpDef> make(const OpDef& op, HostTransform transform) {
   auto def = std::make_unique<OpDef>();
   def->kind = OpKind::kHost;
   def->schema = op.schema;
+  def->schema_text = op.schema_text;
   char letter = 'd';
   switch (transform) {
     case HostTransform::kDerivative:
@@ -67,7 +69,8 @@ std::unique_ptr<OpDef> make(const OpDef& op, HostTransform transform) {
       letter = 'v';
       def->name = "vmap of " + op.name;
       def->schema.args.push_back(argument("batched", ArgType::kBoolList));
-      def->vjp = host_derivative_of(op);
+      // What is the user's runs again nowhere: its derivative is a rule, or missing.
+      if (!is_library_operator(op)) def->vjp = host_derivative_of(op);
       break;
   }
   def->schema.output_alias.assign(def->schema.num_outputs < 0 ? 0 : static_cast<size_t>(def->schema.num_outputs), -1);
@@ -89,14 +92,24 @@ std::unique_ptr<OpDef> make(const OpDef& op, HostTransform transform) {
 
 bool is_host_transform(const OpDef& op) { return op.host_name.starts_with(kTransformed); }
 
+bool is_library_operator(const OpDef& op) {
+  std::string_view name = op.host_name;
+  if (is_host_transform(op)) {
+    name.remove_prefix(kTransformed.size());
+    for (int part = 0; part < 2; ++part) name.remove_prefix(name.find(':') + 1);
+  }
+  return name.find("::") != std::string_view::npos && !name.starts_with("aten::") && !name.starts_with("tatara::");
+}
+
 const OpDef& host_transform(const OpDef& op, HostTransform transform) {
   struct Made {
     ForkSafeMutex mutex;
-    std::map<std::pair<std::string, HostTransform>, std::unique_ptr<OpDef>> definitions;
+    std::map<std::tuple<std::string, std::string, HostTransform>, std::unique_ptr<OpDef>>
+        definitions;  // by name, schema
   };
   Made& made = made_once<Made>();
   const std::lock_guard lock(made.mutex);
-  std::unique_ptr<OpDef>& place = made.definitions[{op.name, transform}];
+  std::unique_ptr<OpDef>& place = made.definitions[{op.name, op.schema_text, transform}];
   if (place == nullptr) place = make(op, transform);
   return *place;
 }

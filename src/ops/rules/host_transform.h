@@ -19,5 +19,8 @@ enum class HostTransform : uint8_t {
 const OpDef& host_transform(const OpDef& op, HostTransform transform);
 /// Whether the operator is one that host_transform() made.
 bool is_host_transform(const OpDef& op);
+/// Whether it runs an operator of the user's, or of a library, itself or under transforms. What that does beside its results is
+/// its own, under vmap too.
+bool is_library_operator(const OpDef& op);
 
 }  // namespace tatara

@@ -90,8 +90,16 @@ class MemoryPool {
 inline bool is_users_operator(std::string_view op) {
   return !op.starts_with("aten::") && !op.starts_with("tatara::") && !op.starts_with("tatara_host:");
 }
-/// Whether it calls code of the user's, which may keep what it is given: such an operator, or the derivative of one.
-inline bool calls_users_code(std::string_view op) { return is_users_operator(op) || op.starts_with("tatara_host:r"); }
+/// The operator itself, or the one that runs under transforms: "library::operator" of "tatara_host:v:2:library::operator".
+inline std::string_view without_transforms(std::string_view op) {
+  constexpr std::string_view kTransformed = "tatara_host:";
+  if (!op.starts_with(kTransformed)) return op;
+  op.remove_prefix(kTransformed.size());
+  for (int part = 0; part < 2; ++part) op.remove_prefix(op.find(':') + 1);
+  return op;
+}
+/// Whether it calls code of the user's, which may keep what it is given: such an operator, itself or under transforms.
+inline bool calls_users_code(std::string_view op) { return is_users_operator(without_transforms(op)); }
 
 /// Eager operators and tensors of a host, without Python.
 class HostOps {

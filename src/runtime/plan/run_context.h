@@ -45,6 +45,7 @@ struct LaunchState {
 struct HostState {
   std::vector<HostValue> values;
   std::vector<TensorOperand> tensors;
+  bool looked = false;  // whether a user's operator writes to its operands, which its schema denies
 };
 
 /// Everything of a run that depends on sizes only, plus scratch memory. Reused while sizes stay the same.

@@ -235,10 +235,40 @@ void StepRunner::check_own_memory(const HostCall& call, const HostState& state, 
   }
 }
 
+namespace {
+
+std::span<std::byte> memory_of(const TensorView& view) {
+  return {static_cast<std::byte*>(view.data), static_cast<size_t>(span_of(view.sizes, view.strides, view.dtype))};
+}
+
+}  // namespace
+
+/// A user's operator may write to what its schema says it only reads. Looked at once, in memory that this process can read; what it
+/// wrote is taken back.
+std::vector<HostTensor> StepRunner::call_once_watched(const HostCall& call, const StepPrograms& step,
+                                                      HostState& state) const {
+  std::vector<std::vector<std::byte>> before;
+  for (const TensorOperand& operand : state.tensors) {
+    const std::span<std::byte> memory = memory_of(host_->view(operand.tensor));
+    before.emplace_back(memory.begin(), memory.end());
+  }
+  std::vector<HostTensor> results = step.op->call(state.values);
+  bool written = false;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const std::span<std::byte> memory = memory_of(host_->view(state.tensors[i].tensor));
+    if (memory.size() != before[i].size() || std::equal(memory.begin(), memory.end(), before[i].begin())) continue;
+    std::copy(before[i].begin(), before[i].end(), memory.begin());
+    written = true;
+  }
+  if (written) throw BrokenSchema(call.op, "with its operands written to");
+  return results;
+}
+
 void StepRunner::call_host(const HostCall& call, const StepPrograms& step, HostState& state,
                            RunContext& context) const {
   fill_tensors(call, step.keeps, state, context);
-  std::vector<HostTensor> results = step.op->call(state.values);
+  const bool watched = step.users && programs_.gpu < 0 && !std::exchange(state.looked, true);
+  std::vector<HostTensor> results = watched ? call_once_watched(call, step, state) : step.op->call(state.values);
   if (results.size() < call.results.size()) throw InternalError("host operator " + call.op + " returned too little");
   for (size_t i = 0; i < call.results.size(); ++i) {
     if (call.results[i] < 0) continue;
@@ -267,6 +297,10 @@ void StepRunner::keep_result(const HostCall& call, bool users, size_t buffer, Ho
   if (programs_.gpu >= 0) same = same && aligned_for_gpu(view.data);
   if (!same) {
     if (view.sizes != sizes || view.dtype != programs_.plan.buffers[buffer].dtype) {
+      if (calls_users_code(call.op)) {
+        throw BrokenSchema(std::string(without_transforms(call.op)),
+                           "another type than its kernel for tensors without data");
+      }
       throw InternalError("host operator " + call.op + " returned another type than was inferred");
     }
     context.original[buffer] = result;

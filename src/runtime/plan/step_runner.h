@@ -60,6 +60,7 @@ class StepRunner {
   void launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const;
   void wrap_together(const HostCall::TensorListSlot& list, HostState& state, const RunContext& context) const;
   void fill_tensors(const HostCall& call, bool keeps, HostState& state, const RunContext& context) const;
+  std::vector<HostTensor> call_once_watched(const HostCall& call, const StepPrograms& step, HostState& state) const;
   void call_host(const HostCall& call, const StepPrograms& step, HostState& state, RunContext& context) const;
   HostTensor lasting(const TensorOperand& operand, const RunContext& context) const;
   void check_own_memory(const HostCall& call, const HostState& state, const TensorView& result) const;

@@ -139,6 +139,15 @@ _library.impl("same", lambda x: x, "CompositeExplicitAutograd")
 _library.define("says_new(Tensor x) -> Tensor")
 _library.impl("says_new", lambda x: x, "CPU")
 _library.impl("says_new", torch.empty_like, "Meta")
+_library.define("says_reads(Tensor x) -> Tensor")
+_library.impl("says_reads", lambda x: (x.mul_(0.5), x.sin())[1], "CPU")
+_library.impl("says_reads", torch.empty_like, "Meta")
+
+
+def _reads_what_is_written(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2 + 1
+    z = torch.ops.tatara_tests.says_reads(y)
+    return (z + y[1:].sum(0)).sin() * torch.ops.tatara_tests.says_reads(x).sum() + x
 
 
 def _reads_what_is_shared(x: torch.Tensor) -> torch.Tensor:
@@ -161,10 +170,11 @@ PROGRAMS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], bool]] = {
     "writes through": (lambda x: torch.ops.tatara_tests.same(x).mul_(2) + 1, False),
     "memory of an operand": (lambda x: torch.ops.tatara_tests.says_new(x * 2) + 1, False),
     "memory used again": (_reads_what_is_shared, False),
+    "writes unsaid": (_reads_what_is_written, False),
     "derivative": (lambda x: sine(x * 2) * 3, True),
     "all overloads": (lambda x: torch.ops.tatara_tests.noted(x * 3, factor=2.0) + 1, True),
     "one overload": (lambda x: torch.ops.tatara_tests.noted.default(x * 3, 2.0) + 1, True),
-    "batch": (lambda x: torch.func.vmap(lambda row: torch.ops.tatara_tests.sine(row * 2))(x) + 1, False),
+    "batch": (lambda x: torch.func.vmap(lambda row: torch.ops.tatara_tests.sine(row * 2))(x) + 1, True),
 }
 
 
@@ -335,3 +345,113 @@ def test_gradients_as_the_host_takes_them() -> None:
                 assert results == [RuntimeError, RuntimeError]
             else:
                 torch.testing.assert_close(*results)
+
+
+@torch.library.custom_op("tatara_tests::tripled", mutates_args=())
+def tripled(x: torch.Tensor) -> torch.Tensor:
+    CALLS.append(float(x.dim()))
+    return x * 3
+
+
+tripled.register_fake(torch.empty_like)
+tripled.register_vmap(lambda info, dims, x: (tripled(x.movedim(dims[0], 0)), 0))
+
+
+@torch.library.custom_op("tatara_tests::wavering", mutates_args=())
+def wavering(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 1e3:
+        raise ValueError("too large")
+    return x.double() if x.sum() < -1e3 else x * 2
+
+
+wavering.register_fake(torch.empty_like)
+_GRID = torch.arange(5.0)
+
+BATCHED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "row by row": lambda x: torch.vmap(lambda r: sine(r * 2).cos() + 1)(x),
+    "in_dims, along columns": lambda x: torch.vmap(lambda r: sine(r * 2).cos() + 1, in_dims=1, out_dims=1)(x),
+    "in_dims, at once": lambda x: torch.vmap(lambda r: tripled(r * 2).cos() + 1, in_dims=1)(x),
+    "twice": lambda x: torch.vmap(torch.vmap(lambda v: sine(v * 2).cos() + 1))(x),
+    "twice at once": lambda x: torch.vmap(torch.vmap(lambda v: tripled(v * 2).cos() + 1), in_dims=1)(x),
+    "the same for all": lambda x: torch.vmap(lambda r: sine(_GRID * 2) + r.cos())(x),
+    "some operands": lambda x: torch.vmap(lambda r: scaled(r * 2, _GRID, 3.0, shift=3)[0].exp())(x * 0.1),
+    "several results": lambda x: torch.vmap(lambda r: sum(t.sum() for t in halves(r * 2)))(x),
+    "in a chain": lambda x: torch.vmap(lambda r: sine(sine(r.tanh()) + r).tanh() * r.sum())(x),
+    "random numbers": lambda x: torch.vmap(lambda r: noisy(r * 2).cos())(x),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BATCHED)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_under_vmap(name: str, dynamic: bool) -> None:
+    """A step of one graph, called as often as torch does it."""
+    program = BATCHED[name]
+    torch.vmap(torch.sin)(torch.ones(2))  # torch itself loads parts of it once in a process
+    torch.vmap(sine)(torch.ones(2))
+    compiled = tatara.compile(program, dynamic=dynamic)
+    with torch.no_grad(), counts() as grown:
+        for call in range(3):
+            x = torch.randn(4 + (call if dynamic else 0), 5)
+            _compare(_outcome(compiled, x, False), _outcome(program, x, False))
+    assert (grown["breaks"], grown["fallbacks"]) == (0, 0)
+    assert grown["graphs"] == 1 or (dynamic and "in_dims" in name)
+    with torch.no_grad():
+        report = tatara.explain(program)(torch.randn(4, 5))
+    assert (len(report.graphs), report.breaks, bool(report.graphs[0].fallback)) == (1, [], False)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_under_vmap_errors_and_other_results_are_eagers() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda r: (wavering(r * 1) * 2 + 1).sin())(x)
+
+    compiled = tatara.compile(program)
+    with torch.no_grad():
+        for value in (1.0, 1.0, 2000.0, 1.0, -2000.0, 1.0, 1.0):
+            x = torch.full((3, 4), value)
+            _compare(_outcome(compiled, x, False), _outcome(program, x, False))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_under_vmap_what_is_kept_stays_as_it_was() -> None:
+    kept: list[torch.Tensor] = []
+
+    @torch.library.custom_op("tatara_tests::keeps_rows", mutates_args=())
+    def keeps_rows(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x)
+        return x * 2
+
+    keeps_rows.register_fake(torch.empty_like)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        for i in range(3):
+            x = torch.vmap(lambda r, i=i: keeps_rows((r + i).sin() * 2).cos() + r)(x)
+        return x
+
+    compiled = tatara.compile(program)
+    seen = []
+    for function in (program, compiled):
+        kept.clear()
+        with torch.no_grad():
+            for call in range(3):
+                torch.manual_seed(call)
+                function(torch.randn(8, 64))
+                torch.randn(1000, 64)
+        seen.append([t.clone() for t in kept])
+    assert len(seen[0]) == len(seen[1])
+    for ours, theirs in zip(*seen, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("operator", [sine, tripled, noted])
+def test_gradients_through_vmap_are_eagers(operator: Any) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        call = (lambda r: operator(r, 2.0)) if operator is noted else operator
+        return torch.vmap(lambda r: call(r * 2).cos() + r.sin())(x) * 2
+
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        x = torch.randn(4, 5)
+        _compare(_outcome(compiled, x, True), _outcome(program, x, True))
