@@ -399,6 +399,8 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
       if (Ref decided = values().with_numbers(func, call.args, call.kwargs); decided || PyErr_Occurred() != nullptr)
         return decided.release();
       if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
+      if (Ref unsized = values().record_unsized(fn, func, call.args, call.kwargs); unsized) return unsized.release();
+      forget_error();
     }
     if (result) layouts = layouts_by_host(call, result.get());
     if (layouts.empty() && fn.name.rfind("_fused_", 0) != 0) {

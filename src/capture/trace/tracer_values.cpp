@@ -44,7 +44,8 @@ class ForValues {
   bool grad_;
 };
 
-/// Of generator_states().
+}  // namespace
+
 bool same_states(const TorchApi& api, PyObject* a, PyObject* b) {
   bool same = PyList_GET_SIZE(a) == PyList_GET_SIZE(b);
   for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(a); ++i) {
@@ -54,8 +55,6 @@ bool same_states(const TorchApi& api, PyObject* a, PyObject* b) {
   }
   return same;
 }
-
-}  // namespace
 
 // ---- Values of this call ---------------------------------------------------------------------------------------------
 
@@ -255,9 +254,6 @@ void ValueTracing::add_done(TapeNode node, const std::vector<PyObject*>& results
 
 // ---- Sizes -------------------------------------------------------------------------------------------------------------
 
-namespace {
-
-/// Strides of a fresh tensor by those it has now: rows one after the other, or columns.
 std::vector<Expr> strides_like(ExprContext& ctx, const std::vector<Expr>& sizes, const TensorMeta& now) {
   std::vector<Expr> rows = contiguous_strides(ctx, sizes);
   const auto fits = [&](const std::vector<Expr>& strides) {
@@ -270,8 +266,6 @@ std::vector<Expr> strides_like(ExprContext& ctx, const std::vector<Expr>& sizes,
   std::vector<Expr> columns = {ctx.constant(1), sizes[0]};
   return fits(columns) ? columns : rows;
 }
-
-}  // namespace
 
 /// Records a call as it stands, whose first result has as many rows as data decide (kDataDecide).
 Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {

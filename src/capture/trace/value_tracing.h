@@ -9,6 +9,11 @@
 
 namespace tatara::capture {
 
+/// Strides of a fresh tensor by those it has now: rows one after the other, or columns.
+std::vector<Expr> strides_like(ExprContext& ctx, const std::vector<Expr>& sizes, const TensorMeta& now);
+/// Of generator_states().
+bool same_states(const TorchApi& api, PyObject* a, PyObject* b);
+
 class ValueTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
@@ -16,6 +21,9 @@ class ValueTracing final : public TraceFeature {
   /// A call of torch's whose result has sizes that data decide, or that is made of such a call. Null without an error set: it is
   /// none, or the values of this call are not to be had.
   Ref decided_call(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  /// A call that has no kernel for tensors without data: its results have the types that it gives now, and sizes that are known
+  /// once it has run. Null without an error set, as above.
+  Ref record_unsized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   /// The call with numbers in place of tensors without dimensions, which it reads. Null without an error set, as above.
   Ref with_numbers(PyObject* func, PyObject* args, PyObject* kwargs);
   /// The whole numbers in a tensor (`item`, `tolist`), or whether it holds (`bool`). Null without an error set, as above.
@@ -35,6 +43,7 @@ class ValueTracing final : public TraceFeature {
   Ref on_tape(PyObject* operands);
   void add_done(TapeNode node, const std::vector<PyObject*>& results);
   Ref record_sized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  std::vector<PyObject*> own_results(PyObject* now, const std::vector<PyObject*>& operands);
   void mark_lists(PyObject* list);
   Ref record_flag(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* value);
   Ref indices_of(PyObject* mask);
