@@ -115,6 +115,13 @@ bool TorchApi::handles_calls(PyTypeObject* type) const {
   return own != nullptr && own != disabled;
 }
 
+bool TorchApi::is_plain_class(PyTypeObject* type) const {
+  static PyObject* const name = PyUnicode_InternFromString("__torch_dispatch__");
+  return tensor_type != nullptr && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
+         PyType_IsSubtype(type, tensor_type) != 0 && !handles_calls(type) &&
+         _PyType_Lookup(type, name) == _PyType_Lookup(tensor_type, name);
+}
+
 std::string TorchApi::why_not(PyObject* tensor) const {
   if (!is_torch_tensor(tensor)) return "an array of an element type or layout that is not supported";
   if (!is_plain_tensor(tensor)) return "a tensor subclass (" + type_name(tensor) + ")";

@@ -114,8 +114,10 @@ struct TorchApi {
   /// A torch tensor or a NumPy array whose type is no subclass.
   bool is_plain_tensor(PyObject* object) const { return is_plain_torch(object) || is_plain_numpy(object); }
   bool is_plain_torch(PyObject* object) const {
-    return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type;
+    return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type || is_plain_class(Py_TYPE(object));
   }
+  /// A class of tensors that changes nothing in what torch's calls do: as Parameter, of which most are made.
+  bool is_plain_class(PyTypeObject* type) const;
   /// The class has a __torch_function__ of its own.
   bool handles_calls(PyTypeObject* type) const;
   bool is_torch_tensor(PyObject* object) const {

@@ -118,14 +118,17 @@ CallPlan CallTracing::plan_object(PyObject* callable) {
 
 /// has_torch_function: whether some argument has one of its own.
 CallPlan CallTracing::plan_has_torch_function(PyObject* const* args, Py_ssize_t nargs) const {
+  bool any = false;
   for (Py_ssize_t i = 0; i < nargs; ++i) {
-    if (api_.handles_calls(Py_TYPE(args[i]))) return {Kind::kPure, nullptr, {}};
+    any = any || api_.handles_calls(Py_TYPE(args[i]));
     const bool items = PyTuple_Check(args[i]) || PyList_Check(args[i]);
     for (Py_ssize_t k = 0; items && k < PySequence_Fast_GET_SIZE(args[i]); ++k) {
-      if (api_.handles_calls(Py_TYPE(PySequence_Fast_GET_ITEM(args[i], k)))) return {Kind::kPure, nullptr, {}};
+      any = any || api_.handles_calls(Py_TYPE(PySequence_Fast_GET_ITEM(args[i], k)));
     }
   }
-  return {Kind::kFalse, nullptr, {}};
+  // With classes left out torch would still say yes, since a mode of ours is on.
+  const bool asked = any && Ref::steal(PyObject_CallNoArgs(api_.modes.overrides_enabled.get())).get() == Py_True;
+  return {asked ? Kind::kPure : Kind::kFalse, nullptr, {}};
 }
 
 /// A function in C, or a method that is bound to its object.

@@ -59,11 +59,11 @@ class CallTracing final : public TraceFeature {
   PyObject* call_int(const TracedCall& call);
   PyObject* call_float(const TracedCall& call);
   PyObject* call_special(const Frame& f, const TracedCall& call);
-  PyObject* call_by_operands(const Frame& f, const TracedCall& call);
+  PyObject* call_by_operands(const TracedCall& call);
   PyObject* call_warn(const Frame& f, const TracedCall& call);
   PyObject* call_in_c(const TracedCall& call, const CallPlan& plan);
   /// Why the graph breaks before a call that enters a guard of torch's (function_modes.cpp); empty: it is none.
-  std::string enters_guard(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
+  std::string enters_guard(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
   /// Whether the exception that is being handled here is the same in each call: false where it is one of a caller's.
   bool knows_handled();
 

@@ -35,8 +35,7 @@ PyObject* entered_by(PyObject* callable, PyObject* const* args, Py_ssize_t nargs
 
 }  // namespace
 
-std::string CallTracing::enters_guard(const Frame& f, PyObject* callable, PyObject* const* args,
-                                      Py_ssize_t nargs) const {
+std::string CallTracing::enters_guard(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const {
   if (!api_.present()) return {};
   PyTypeObject* type = nullptr;
   if (PyType_Check(callable)) {
@@ -49,10 +48,9 @@ std::string CallTracing::enters_guard(const Frame& f, PyObject* callable, PyObje
     type = Py_TYPE(guard);
   }
   if (type == nullptr || !is_torch_guard(type)) return {};
-  // torch's own code puts one around single operators, for speed.
+  // Capture sees the calls inside of one that leaves functions of classes out.
   const std::string_view name = type->tp_name;
-  const bool quick = name.ends_with("DisableTorchFunctionSubclass");
-  if (quick && api_.files.is_torch(f.code())) return {};
+  if (name.ends_with("DisableTorchFunctionSubclass")) return {};
   return str_cat("entry or end of ", name, ", a state of torch's that changes what its calls do");
 }
 
@@ -95,6 +93,35 @@ PyObject* ModeStack::ask_programs(PyObject* func, PyObject* args, PyObject* kwar
     if (!push_real(mode.get())) forget_error();
   }
   return result;
+}
+
+PyObject* ModeStack::ask_operands(PyObject* types, PyObject* func, PyObject* args, PyObject* kwargs) {
+  std::vector<Ref> handlers;
+  for (Py_ssize_t i = 0; PyTuple_Check(types) && i < PyTuple_GET_SIZE(types); ++i) {
+    PyObject* const type = PyTuple_GET_ITEM(types, i);
+    if (!api_.handles_calls(reinterpret_cast<PyTypeObject*>(type))) continue;
+    Ref handler = attr_or_null(type, "__torch_function__");
+    if (!handler) forget_error();
+    PyObject* const code = handler && PyMethod_Check(handler.get()) ? PyMethod_GET_FUNCTION(handler.get()) : nullptr;
+    if (code == nullptr || !PyFunction_Check(code) ||
+        api_.files.is_torch(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(code)))) {
+      return not_handled();
+    }
+    handlers.push_back(std::move(handler));
+  }
+  if (handlers.empty() || bypass_ > 0 || context_.ahead != nullptr) return not_handled();
+  const Ref named = Ref::steal(kwargs != nullptr ? PyDict_Copy(kwargs) : PyDict_New());
+  for (PyObject* made : {types, args, named.get()}) mark_born(made);
+  if (std::strcmp(Py_TYPE(func)->tp_name, "method-wrapper") == 0) mark_born(func);
+  for (const Ref& handler : handlers) {
+    const size_t before = count();
+    if (!push_mode()) return nullptr;
+    PyObject* const result = PyObject_CallFunctionObjArgs(handler.get(), func, types, args, named.get(), nullptr);
+    drop_modes(before);
+    if (result != Py_NotImplemented) return result;
+    Py_DECREF(result);
+  }
+  return not_handled();
 }
 
 bool ModeStack::push_real(PyObject* mode) const {

@@ -354,8 +354,17 @@ void ModeStack::drop_modes(size_t left) {
   }
 }
 
-bool Tracer::leave_to_others(PyObject* types) {
+/// Whether torch asks the operands' classes for the call.
+bool Tracer::asks_classes(PyObject* types) const {
+  bool any = false;
   for (Py_ssize_t i = 0; tracing() && PyTuple_Check(types) && i < PyTuple_GET_SIZE(types); ++i) {
+    any = any || api_.handles_calls(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(types, i)));
+  }
+  return any && Ref::steal(PyObject_CallNoArgs(api_.modes.overrides_enabled.get())).get() == Py_True;
+}
+
+bool Tracer::leave_to_others(PyObject* types) {
+  for (Py_ssize_t i = 0; tracing() && i < PyTuple_GET_SIZE(types); ++i) {
     auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(types, i));
     if (!api_.handles_calls(type)) continue;
     if (!graph_break(str_cat("an argument with a __torch_function__ of its own (", type->tp_name, ")"))) return false;
@@ -365,7 +374,12 @@ bool Tracer::leave_to_others(PyObject* types) {
 
 PyObject* Tracer::handle_torch_function(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
   modes().handler_begins();
-  PyObject* result = leave_to_others(types) ? torch().torch_function(func, args, kwargs) : nullptr;
+  PyObject* result = not_handled();
+  if (asks_classes(types)) {
+    result = modes().ask_operands(types, func, args, kwargs);
+    if (result == not_handled() && !leave_to_others(types)) result = nullptr;
+  }
+  if (result == not_handled()) result = torch().torch_function(func, args, kwargs);
   modes().handler_ends();
   return result;
 }

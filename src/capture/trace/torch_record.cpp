@@ -185,6 +185,15 @@ Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
   return make_slot_ref(slot);
 }
 
+/// A question about a tensor of a class of the user's, which is the same object in each call.
+bool TorchTracing::is_of_a_found_tensor(const Recording& call) const {
+  PyObject* const tensor = PyTuple_GET_SIZE(call.args) > 0 ? PyTuple_GET_ITEM(call.args, 0) : nullptr;
+  if (tensor == nullptr || call.tensors != 1 || !api_.is_torch_tensor(tensor) || api_.is_plain_tensor(tensor) ||
+      call.fn.name == "requires_grad" || call.fn.name == "is_leaf")
+    return false;
+  return trace_->index_of(tensor) >= 0 || trace_->object_guards.seen_objects().contains(tensor);
+}
+
 /// What is against recording a call whose operands are on the tape; empty: nothing.
 std::string TorchTracing::why_unrecorded(const Recording& call) {
   const TorchFunction& fn = call.fn;
@@ -358,6 +367,11 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
     if (call.kwargs != nullptr && PyDict_GET_SIZE(call.kwargs) > 0) call.tape_kwargs = map_structure(call.kwargs, each);
   }
   if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);  // an operand was asked for its value
+  if (fn.kind == TorchKind::kMetadata && is_of_a_found_tensor(call)) {
+    Ref answer = Ref::steal(PyObject_Call(func, call.args, call.kwargs));
+    if (answer && PyTuple_Check(answer.get())) mark_born(answer.get());
+    return answer.release();
+  }
   if (const std::string problem = why_unrecorded(call); !problem.empty()) return give_up(problem);
   if (gives_copy_here(fn.name)) return record_copy(args, kwargs);
   if (fn.kind == TorchKind::kToCpu && call.tensors == 1 && call.device) {

@@ -36,6 +36,7 @@ class TorchTracing final : public TraceFeature {
   struct Recording;
   Ref to_tape(Recording& call, PyObject* o);
   std::string why_unrecorded(const Recording& call);
+  bool is_of_a_found_tensor(const Recording& call) const;
   bool gives_copy_here(const std::string& name) const;
   PyObject* record_copy(PyObject* args, PyObject* kwargs);
   PyObject* record_new_of_size(PyObject* args, PyObject* kwargs);

@@ -48,6 +48,7 @@ class Tracer final : public VmObserver, private TraceFeature {
   /// Where one of the types of a torch call's arguments handles such calls itself, that happens once, outside of graphs. False
   /// with a Python error set.
   bool leave_to_others(PyObject* types);
+  bool asks_classes(PyObject* types) const;
 
   /// run() shall only find out what the call does: nothing of it happens, and its result holds placeholders.
   void dry_run() { context_.dry_run = true; }

@@ -136,7 +136,7 @@ PyObject* CallTracing::call_int(const TracedCall& call) {
 }
 
 /// What symbolic numbers, arrays and objects whose end is noticed make of a call, whatever the callable is.
-PyObject* CallTracing::call_by_operands(const Frame& f, const TracedCall& call) {
+PyObject* CallTracing::call_by_operands(const TracedCall& call) {
   if (!PyFunction_Check(call.callable) &&
       numbers().symbolic_arguments(call.callable, call.args, call.nargs() + call.keywords())) {
     const auto [positional, named] = call.packed();
@@ -149,7 +149,7 @@ PyObject* CallTracing::call_by_operands(const Frame& f, const TracedCall& call) 
   if (const std::string life = lifetimes().starts_life(call.callable, call.args, call.nargs()); !life.empty()) {
     return lifetimes().break_for_good(life) ? not_handled() : nullptr;
   }
-  const std::string guard = enters_guard(f, call.callable, call.args, call.nargs());
+  const std::string guard = enters_guard(call.callable, call.args, call.nargs());
   return guard.empty() || graph_break(guard) ? not_handled() : nullptr;
 }
 
@@ -168,7 +168,7 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
   if (PyObject* done = calls().call_float(call); done != not_handled()) return done;
   if (PyObject* done = calls().call_int(call); done != not_handled()) return done;
   if (PyObject* done = calls().call_special(f, call); done != not_handled() || !tracing()) return done;
-  if (PyObject* done = calls().call_by_operands(f, call); done != not_handled() || !tracing()) return done;
+  if (PyObject* done = calls().call_by_operands(call); done != not_handled() || !tracing()) return done;
   if (TorchTracing::is_legacy_variable(call.callable)) return torch().make_variable(call);
   const CallPlan plan = calls().plan_call(call.callable, call.known, call.args, nargs);
   if (PyObject* done = numbers().identity_of_numbers(call.callable, plan.name, call.args, nargs); done != not_handled())

@@ -31,6 +31,9 @@ class ModeStack final : public TraceFeature {
   Ref pop_programs();
   /// What the innermost one gives for the call; not_handled(): there is none.
   PyObject* ask_programs(PyObject* func, PyObject* args, PyObject* kwargs);
+  /// What the __torch_function__ of the operands' classes gives for the call, asked in torch's order; their code is traced as any
+  /// other. not_handled(): code that is torch's, or not Python's, among them.
+  PyObject* ask_operands(PyObject* types, PyObject* func, PyObject* args, PyObject* kwargs);
   /// Onto torch's stack: the program goes on for real. Whether there are any.
   bool give_programs();
   void drop_programs() {
