@@ -24,6 +24,8 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
         lambda x: torch.as_strided_copy(x, (2, 2), (2, 1), 0),
         lambda: torch.arange(30)[5:20],
     ),
+    "pixel_shuffle_of_nothing": (lambda x: torch.pixel_shuffle(x, 2), lambda: torch.ones(0, 8, 3, 3)),
+    "pixel_unshuffle_of_nothing": (lambda x: torch.pixel_unshuffle(x, 2), lambda: torch.ones(2, 3, 4, 0)),
     "scatter_mean_of_integers": (
         lambda x: torch.scatter_reduce(x, 0, index, x * 7 - 9, "mean"),
         lambda: torch.arange(5),

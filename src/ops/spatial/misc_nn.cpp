@@ -69,8 +69,8 @@ DecomposeFn shuffle(bool inverse) {
     const TensorType self = args.type(0);
     const int64_t n = args.integer(1);
     const Expr r = ctx.constant(n);
-    if (is_zero(ctx, self.numel(ctx))) throw Unsupported("pixel_shuffle of no elements");
     const std::vector<Expr> result = shuffled_sizes(ctx, self, n, inverse);
+    if (is_zero(ctx, self.numel(ctx))) return {b.reshape(args.tensor(0), result)};
     const size_t lead = self.sizes.size() - 3;
     std::vector<Expr> split(self.sizes.begin(), self.sizes.begin() + static_cast<std::ptrdiff_t>(lead));
     std::vector<int64_t> order;
