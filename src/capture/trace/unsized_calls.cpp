@@ -56,9 +56,14 @@ Ref ValueTracing::record_unsized(const TorchFunction& fn, PyObject* func, PyObje
   Trace& t = *trace_;
   if (fn.dispatcher || !may_be_pure(fn.name, kwargs)) return {};
   const Bypass bypass(bypass_);
+  TapeNode node;
+  node.func = Ref::borrow(func);
+  node.name = fn.name;
   std::vector<int> slots;
   bool plain = true;
   const auto note = [&](PyObject* o) {
+    // A generator of the program's would go on.
+    plain = plain && std::string_view(Py_TYPE(o)->tp_name) != "torch._C.Generator";
     if (!api_.is_tensor(o)) return Ref::borrow(o);
     slots.push_back(api_.is_plain_tensor(o) && !api_.is_numpy(o) ? slot_for(o) : -1);
     plain = plain && slots.back() >= 0;
@@ -74,7 +79,10 @@ Ref ValueTracing::record_unsized(const TorchFunction& fn, PyObject* func, PyObje
   const Ref now = before ? call_now(func, args, kwargs) : Ref();
   const Ref behind = now ? generator_states(api_) : Ref();
   forget_error();
-  if (!behind) return {};
+  if (!behind) {
+    if (before) set_generator_states(before.get());
+    return {};
+  }
   std::vector<PyObject*> operands;
   for (const int slot : slots) {
     if (!own_.env[static_cast<size_t>(slot)]) return {};
@@ -92,11 +100,8 @@ Ref ValueTracing::record_unsized(const TorchFunction& fn, PyObject* func, PyObje
     return !(needs && number) && PyObject_RichCompareBool(place.get(), device.get(), Py_EQ) == 1;
   };
   if (results.empty() || !std::all_of(results.begin(), results.end(), fits)) return {};
-  TapeNode node;
-  node.func = Ref::borrow(func);
   node.args = on_tape(args);
   node.kwargs = kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0 ? on_tape(kwargs) : Ref();
-  node.name = fn.name;
   node.sequence = !api_.is_tensor(now.get());
   ExprContext& ctx = t.symbols.ctx();
   const Ref made = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(results.size())));

@@ -305,3 +305,23 @@ def test_tensors_of_one_number_as_numbers(name: str, needs: bool) -> None:
         compare(*results)
     assert (tatara.stats()["fallbacks"], tatara.stats()["breaks"]) == (0, 0)
     assert tatara.stats()["recompiles"] <= 1
+
+
+def test_generators_go_on_once_beside_calls_without_types() -> None:
+    """No call that draws runs twice, whosever the generator is."""
+
+    def program(x: Tensor, own: torch.Generator) -> Any:
+        drawn = torch.multinomial(x.abs() + 0.1, 2, generator=own), torch.binomial(x.abs().ceil(), x * 0 + 0.5, own)
+        pairs = torch.combinations(x[0][x[0] > 0])
+        return *drawn, pairs * 2, torch.poisson(x.abs(), own), torch.rand(2)
+
+    compiled = tatara.compile(program)
+    generators = [torch.Generator().manual_seed(1) for _ in range(2)]
+    for seed in range(4):
+        x = torch.randn(3, 6)
+        results = []
+        for function, own in zip((program, compiled), generators, strict=True):
+            torch.manual_seed(seed)
+            results.append([*function(x, own), torch.rand(2), own.get_state()])
+        for ours, theirs in zip(*results, strict=True):
+            torch.testing.assert_close(ours, theirs)
