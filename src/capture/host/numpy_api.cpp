@@ -274,6 +274,16 @@ bool NumpyApi::same_errstate(PyObject* a, PyObject* b) const {
   return a == b || (a != nullptr && b != nullptr && errstate_text(a) == errstate_text(b));
 }
 
+FloatFaults NumpyApi::faults(PyObject* errstate) const {
+  const std::string text = errstate_text(errstate);
+  const auto seen = [&text](const char* ignored) { return text.find(ignored) == std::string::npos; };
+  return {seen("'divide': 'ignore'"), seen("'over': 'ignore'"), seen("'invalid': 'ignore'")};
+}
+
+bool NumpyApi::sees_underflow(PyObject* errstate) const {
+  return errstate_text(errstate).find("'under': 'ignore'") == std::string::npos;
+}
+
 bool NumpyApi::allows_kernels(PyObject* errstate) const {
   const std::string text = errstate_text(errstate);
   for (const char* mode : {": 'raise'", ": 'call'", ": 'print'", ": 'log'"}) {

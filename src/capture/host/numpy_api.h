@@ -15,6 +15,13 @@ namespace tatara::capture {
 /// TensorMeta::device_type of NumPy arrays and scalars; device_id then tells whether the array is writeable.
 inline constexpr int32_t kNumpyDevice = 101;
 
+/// Which floating-point faults np.errstate does not leave unseen.
+struct FloatFaults {
+  bool divide = false, over = false, invalid = false;
+  bool any() const { return divide || over || invalid; }
+  bool all() const { return divide && over && invalid; }
+};
+
 class NumpyApi {
  public:
   /// Null while NumPy is not imported.
@@ -66,7 +73,11 @@ class NumpyApi {
   Ref call_with(PyObject* errstate, PyObject* fn, PyObject* args, PyObject* kwargs) const;
   /// Whether both ask for the same; objects as errstate() gives them, null for none.
   bool same_errstate(PyObject* a, PyObject* b) const;
-  /// False when a floating-point fault shall raise, call or print: then each operation runs by NumPy.
+  /// Faults that are to be seen, under an errstate as errstate() gives it.
+  FloatFaults faults(PyObject* errstate) const;
+  /// Whether underflow, which kernels do not notice, is to be seen: then each operation runs by NumPy.
+  bool sees_underflow(PyObject* errstate) const;
+  /// False when a floating-point fault shall raise, call or print.
   bool allows_kernels(PyObject* errstate) const;
   /// Two scalars (or dtypes) of one type with the same value, NaNs and signed zeros by their bits.
   bool same_bytes(PyObject* a, PyObject* b) const;

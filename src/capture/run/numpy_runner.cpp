@@ -1,5 +1,6 @@
 // Runs a tape of NumPy calls: compiled stretches, and between them the calls that NumPy makes.
 #include <chrono>
+#include <cstring>
 #include <limits>
 
 #include "capture/entries/stats.h"
@@ -34,9 +35,12 @@ class Stretch {
       strides_.push_back(integers(info.strides.get()));
     }
     for (const PlanStep& step : plan.steps) kernels_ += std::holds_alternative<KernelLaunch>(step) ? 1 : 0;
+    for (const PlanKernel& kernel : plan.kernels) tests_ = tests_ || !kernel.fault_sites.empty();
   }
 
-  /// 1: done. 0: NumPy has to run these calls. -1: a Python error is set.
+  /// 1: done. 0: NumPy has to run these calls. kFault: likewise, for a value was found that it may have something to say of. -1: a
+  /// Python error is set.
+  static constexpr int kFault = -2;
   int run(std::vector<Ref>& env, const NumpyApi& np) const {
     std::vector<TensorView> views = views_;
     std::vector<Ref> alive;
@@ -69,9 +73,11 @@ class Stretch {
     Transaction& transaction = *Transaction::current();
     const size_t before = transaction.mark();
     WrittenInputs written;
-    executable_->written_inputs(symbols, Transaction::kMostInCall, written);
+    // A fault that is only seen here is NumPy's to tell of, so the run must be one that can be taken back.
+    executable_->written_inputs(symbols, tests_ ? Transaction::kMostInTrace : Transaction::kMostInCall, written);
+    if (writes_ && tests_ && !written.all) return 0;
     for (const auto& [at, bytes] : written.inputs) {
-      transaction.keep_memory(env[static_cast<size_t>(inputs_[at])].get(), views[at].data, bytes);
+      keep(transaction, env[static_cast<size_t>(inputs_[at])], views[at].data, bytes);
     }
     try {
       const bool done = run_plan(env, views, symbols, edges, np, wrote);
@@ -80,7 +86,7 @@ class Stretch {
     } catch (const Error&) {
       if (wrote && !written.all) transaction.lose("a graph writes to big arrays");
       if (PyErr_Occurred() != nullptr) return -1;
-      if (transaction.undo_since(before)) return 0;  // for NumPy's own error
+      if (transaction.undo_since(before)) return kFault;  // for NumPy's own error or warning
       PyErr_SetString(PyExc_IndexError, "an index is out of bounds");
       return -1;
     }
@@ -88,6 +94,17 @@ class Stretch {
   uint64_t kernels() const { return kernels_; }
 
  private:
+  /// Before memory is written to.
+  static void keep(Transaction& transaction, const Ref& array, void* data, size_t bytes) {
+    if (bytes <= Transaction::kMostInCall) return transaction.keep_memory(array.get(), data, bytes);
+    std::vector<std::byte> copy(bytes);
+    std::memcpy(copy.data(), data, bytes);
+    transaction.on_undo([array = Ref::borrow(array.get()), data, copy = std::move(copy)] {
+      std::memcpy(data, copy.data(), copy.size());
+      return true;
+    });
+  }
+
   static std::vector<int64_t> integers(PyObject* tuple) {
     std::vector<int64_t> values;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -222,18 +239,67 @@ class Stretch {
   std::vector<TensorView> views_;
   std::vector<bool> scalars_, owns_;
   std::vector<std::vector<int64_t>> strides_;
-  bool writes_ = false;
+  bool writes_ = false, tests_ = false;
   uint64_t kernels_ = 0;
 };
+
+using Tests = NumpyGraph::Tests;
 
 struct Part {
   size_t first = 0, last = 0;
   std::unique_ptr<Stretch> stretch;  // null: NumPy runs the calls
+  Tests tests = Tests::kTogether;
+  int faults = 0;  // runs in a row that met one
+  int skip = 0;    // calls that NumPy makes before the stretch is tried again
 };
+
+/// The calls in [first, end) of a tape as a graph.
+class StretchGraph {
+ public:
+  StretchGraph(const Tape& tape, const NumpyApi& np, PyObject* errstate, Tests tests)
+      : tape_(tape), last_(tape.last_uses()), graph_(tape, np, NumpyGraph::For::kArrays, tests) {
+    for (const int slot : tape.outputs()) last_[static_cast<size_t>(slot)] = std::numeric_limits<int>::max();
+    graph_.set_errstate(errstate);
+  }
+  bool made(int slot) const { return graph_.made(slot); }
+  void add(const TapeNode& node) { graph_.add(node); }
+  TapeGraph finish(size_t end) {
+    std::vector<int> wanted;
+    for (size_t s = 0; s < tape_.slots().size(); ++s) {
+      if (graph_.made(static_cast<int>(s)) && last_[s] >= static_cast<int>(end)) wanted.push_back(static_cast<int>(s));
+    }
+    return graph_.finish(wanted);
+  }
+
+ private:
+  const Tape& tape_;
+  std::vector<int> last_;
+  NumpyGraph graph_;
+};
+
+CompileResult compile_stretch(const Graph& graph, const CompileOptions& options) {
+  CompileResult result = compile_graph(graph, options);
+  for (const PlanStep& step : result.executable->plan().steps) {
+    if (std::holds_alternative<HostCall>(step)) throw Unsupported("an operator without a kernel");
+  }
+  stats().kernels_compiled += static_cast<uint64_t>(result.kernels_compiled);
+  stats().cache_hits += static_cast<uint64_t>(result.cache_hits);
+  return result;
+}
 
 class NumpyRunner final : public GraphRunner {
  public:
-  NumpyRunner(std::vector<Part> parts, const Tape& tape, const NumpyApi& np) : parts_(std::move(parts)) {
+  NumpyRunner(std::vector<Part> parts, const Tape& tape, const NumpyApi& np, PyObject* errstate,
+              const CompileOptions& options)
+      : parts_(std::move(parts)),
+        errstate_(Ref::borrow(errstate)),
+        options_(options),
+        raises_(!np.allows_kernels(errstate)),
+        sees_underflow_(np.sees_underflow(errstate)) {
+    for (const TapeNode& node : tape.nodes()) {
+      const auto* call = std::get_if<NumpyOperation>(&node.kind);
+      raises_ = raises_ || (call != nullptr && call->errstate && !np.allows_kernels(call->errstate.get()));
+    }
     for (const TapeSlot& slot : tape.slots()) {
       if (!slot.input || slot.guard_index >= 0) continue;
       TensorMeta meta;
@@ -257,28 +323,61 @@ class NumpyRunner final : public GraphRunner {
     return true;
   }
   Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+    if (raises_ && sees_underflow_) return Outcome::kFailed;  // all warnings before an error come from the program
     return run_parts(tape, env, api) ? Outcome::kDone : Outcome::kFailed;
   }
 
  private:
   bool run_parts(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
-    for (const Part& part : parts_) {
-      if (part.stretch != nullptr) {
+    for (Part& part : parts_) {
+      if (part.stretch != nullptr && part.skip == 0) {
         const int done = part.stretch->run(env, *api.numpy);
-        if (done < 0) return false;
+        if (done == Stretch::kFault) {
+          // The program's own error comes with all warnings before it, so the program makes all of the calls.
+          if (raises_ && Transaction::current()->can_undo()) return false;
+          met_fault(part, tape, *api.numpy);
+        } else if (done < 0) {
+          return false;
+        }
         if (done > 0) {
+          part.faults = 0;
           tape.drop_dead(env, part.first, part.last);
           continue;
         }
-      } else {
-        stats().host_calls += part.last - part.first;
       }
+      if (part.skip > 0) --part.skip;
+      stats().host_calls += part.last - part.first;
       if (!tape.run_nodes(env, part.first, part.last)) return false;
     }
     return true;
   }
 
+  /// From the first fault on each call is tested with its operands, for what came from outside is none. Where faults go on, NumPy makes
+  /// more and more calls before the stretch is tried again.
+  void met_fault(Part& part, const Tape& tape, const NumpyApi& np) {
+    if (part.tests == Tests::kEach) {
+      constexpr int kMostDoublings = 6;
+      part.faults = std::min(part.faults + 1, kMostDoublings);
+      part.skip = part.faults > 1 ? 1 << part.faults : 0;
+      return;
+    }
+    part.tests = Tests::kEach;
+    try {
+      StretchGraph graph(tape, np, errstate_.get(), Tests::kEach);
+      for (size_t n = part.first; n < part.last; ++n) graph.add(tape.nodes()[n]);
+      TapeGraph made = graph.finish(part.last);
+      const CompileResult result = compile_stretch(made.graph, options_);
+      part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape);
+    } catch (const std::exception&) {
+      forget_error();  // the tests stay as they are
+    }
+  }
+
   std::vector<Part> parts_;
+  Ref errstate_;
+  CompileOptions options_;
+  bool raises_;  // where a fault shall do more than warn
+  bool sees_underflow_;
   std::vector<std::pair<Ref, TensorMeta>> pinned_;
 };
 
@@ -286,23 +385,21 @@ class NumpyRunner final : public GraphRunner {
 class Splitter {
  public:
   Splitter(Entry& entry, const CompileOptions& options, TorchApi& api)
-      : entry_(entry), options_(options), tape_(*entry.tape), np_(*api.numpy), last_(tape_.last_uses()) {
-    for (const int slot : tape_.outputs()) last_[static_cast<size_t>(slot)] = std::numeric_limits<int>::max();
-  }
+      : entry_(entry), options_(options), tape_(*entry.tape), np_(*api.numpy) {}
 
   std::vector<Part> run(size_t from, size_t to) {
     first_ = from;
     for (const char* name : {"kernels", "steps", "buffers", "times", "notes"}) list(name);
     const Ref id = Ref::steal(PyLong_FromLong(-1));
-    const bool allowed = np_.allows_kernels(entry_.guards.state.errstate.get());
+    const bool allowed = !np_.sees_underflow(errstate());
     const auto& nodes = tape_.nodes();
     for (size_t n = from; n < to; ++n) {
       std::string why;
       if (allowed && add(nodes[n], why)) continue;
       close(n);
-      if (!allowed) why = "np.errstate asks for more than warnings";
+      if (!allowed) why = "np.errstate asks for underflow";
       host(nodes[n], why);
-      parts_.push_back({n, n + 1, nullptr});
+      parts_.push_back({n, n + 1, nullptr, Tests::kNone, 0, 0});
       first_ = n + 1;
     }
     close(to);
@@ -311,6 +408,7 @@ class Splitter {
   }
 
   Ref details() { return std::move(details_); }
+  PyObject* errstate() const { return entry_.guards.state.errstate.get(); }
 
  private:
   bool add(const TapeNode& node, std::string& why) {
@@ -321,15 +419,15 @@ class Splitter {
                                      : "it makes what is new in each call";
       return false;
     }
-    if (errstate && !np_.allows_kernels(errstate.get())) {
-      why = "np.errstate asks for more than warnings";
+    if (errstate && np_.sees_underflow(errstate.get())) {
+      why = "np.errstate asks for underflow";
       return false;
     }
     if (only_scalars(node)) {
       why = "arithmetic on scalars, which warns where that on arrays does not";
       return false;
     }
-    if (graph_ == nullptr) graph_ = std::make_unique<NumpyGraph>(tape_, np_);
+    if (graph_ == nullptr) graph_ = std::make_unique<StretchGraph>(tape_, np_, this->errstate(), Tests::kTogether);
     try {
       graph_->add(node);
       return true;
@@ -398,24 +496,14 @@ class Splitter {
 
   /// Ends the present stretch before node `end`.
   void close(size_t end) {
-    const std::unique_ptr<NumpyGraph> graph = std::move(graph_);
+    const std::unique_ptr<StretchGraph> graph = std::move(graph_);
     if (first_ == end) return;
-    Part part{first_, end, nullptr};
+    Part part{first_, end, nullptr, Tests::kTogether, 0, 0};
     try {
-      std::vector<int> wanted;
-      for (size_t s = 0; s < tape_.slots().size(); ++s) {
-        if (graph->made(static_cast<int>(s)) && last_[s] >= static_cast<int>(end))
-          wanted.push_back(static_cast<int>(s));
-      }
-      TapeGraph made = graph->finish(wanted);
+      TapeGraph made = graph->finish(end);
       entry_.report.graph_text += print_graph(made.graph, true);
-      CompileResult result = compile_graph(made.graph, options_);
-      for (const PlanStep& step : result.executable->plan().steps) {
-        if (std::holds_alternative<HostCall>(step)) throw Unsupported("an operator without a kernel");
-      }
+      const CompileResult result = compile_stretch(made.graph, options_);
       entry_.report.lowered_text += result.lowered_text;
-      stats().kernels_compiled += static_cast<uint64_t>(result.kernels_compiled);
-      stats().cache_hits += static_cast<uint64_t>(result.cache_hits);
       join(details_of(result));
       part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape_);
     } catch (const std::exception& error) {
@@ -430,8 +518,7 @@ class Splitter {
   const CompileOptions& options_;
   const Tape& tape_;
   const NumpyApi& np_;
-  std::vector<int> last_;
-  std::unique_ptr<NumpyGraph> graph_;
+  std::unique_ptr<StretchGraph> graph_;
   size_t first_ = 0;
   std::vector<Part> parts_;
   Ref details_ = Ref::steal(PyDict_New());
@@ -444,7 +531,7 @@ std::unique_ptr<GraphRunner> numpy_part(Entry& entry, const CompileOptions& opti
   Splitter splitter(entry, options, api);
   std::vector<Part> parts = splitter.run(first, last);
   details = splitter.details();
-  return std::make_unique<NumpyRunner>(std::move(parts), *entry.tape, *api.numpy);
+  return std::make_unique<NumpyRunner>(std::move(parts), *entry.tape, *api.numpy, splitter.errstate(), options);
 }
 
 bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api) {
@@ -457,7 +544,7 @@ bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api) {
     entry.report.graph_text = entry.tape->str();
     entry.report.fallback_reason = "every call runs by NumPy";
   }
-  entry.runner = std::make_unique<NumpyRunner>(std::move(parts), *entry.tape, *api.numpy);
+  entry.runner = std::make_unique<NumpyRunner>(std::move(parts), *entry.tape, *api.numpy, splitter.errstate(), options);
   entry.report.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return true;
 }

@@ -6,6 +6,7 @@
 #include "capture/host/known_calls.h"
 #include "capture/host/numpy_api.h"
 #include "capture/trace/numpy_tracing.h"
+#include "capture/trace/origin_tracing.h"
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/tracer_internal.h"
 
@@ -180,8 +181,10 @@ PyObject* NumpyTracing::numpy_dispatcher(PyObject* callable, const KnownCall& kn
                          own ? name : module.substr(6) + "." + name, mutates});
   }
   const Ref body = attr_or_null(callable, "_implementation");
-  if (body && PyFunction_Check(body.get()))
+  if (body && PyFunction_Check(body.get())) {
+    origins().find(body.get());                      // it comes with the function
     return PyObject_Call(body.get(), args, kwargs);  // its frame comes to the VM
+  }
   return numpy_break("call of " + module + "." + name);
 }
 

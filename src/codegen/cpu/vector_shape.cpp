@@ -65,7 +65,8 @@ class BodyCost {
     memory(store.buffer);
     if (store.mode != StoreMode::kSet) weight += 20;
   }
-  void add(const IndexValue&) { weight += 20; }
+  /// With one place only it is a test.
+  void add(const IndexValue& index) { weight += index.size.is_const(1) ? 2 : 20; }
   void add(const Transpose&) {}  // stands outside of vector loops
   void add(const Sort&) {}       // likewise
   void add(const Product&) {}    // likewise

@@ -1,4 +1,6 @@
 // Pointwise operators of three operands and more, conversions and copies.
+#include <limits>
+
 #include "ops/core/pointwise_util.h"
 #include "support/error.h"
 
@@ -27,6 +29,53 @@ void where_lower(LowerContext& ctx) {
     return b.select(operand_at(ctx, b, 0, DType::kBool, indices), operand_at(ctx, b, 1, dtype, indices),
                     operand_at(ctx, b, 2, dtype, indices));
   });
+}
+
+/// Stops the kernel where `fault` is true, as an index out of bounds does.
+void stop_where(LoopBuilder& b, ScalarId fault) {
+  b.indirect(b.cast(fault, DType::kInt64), b.ctx().constant(1), false, true);
+}
+
+void lower_checked(LowerContext& ctx) {
+  const DType dtype = compute_dtype(ctx.result().dtype);
+  ctx.pointwise(0, [&ctx, dtype](LoopBuilder& b, std::span<const Expr> indices) {
+    stop_where(b, operand_at(ctx, b, 1, DType::kBool, indices));
+    return operand_at(ctx, b, 0, dtype, indices);
+  });
+}
+
+void lower_finite(LowerContext& ctx) {
+  const DType dtype = compute_dtype(ctx.result().dtype);
+  ctx.pointwise(0, [&ctx, dtype](LoopBuilder& b, std::span<const Expr> indices) {
+    const ScalarId x = operand_at(ctx, b, 0, dtype, indices);
+    const DType part = real_dtype(dtype);
+    const ScalarId most = b.constant(std::numeric_limits<double>::infinity(), part);
+    const auto infinite = [&](ScalarId value) {
+      return b.apply1(Op::kNot, b.compare(Op::kLt, b.apply(Op::kAbs, part, std::vector<ScalarId>{value}), most));
+    };
+    if (is_complex(dtype)) {
+      stop_where(b, b.apply2(Op::kOr, infinite(b.apply(Op::kReal, part, std::vector<ScalarId>{x})),
+                             infinite(b.apply(Op::kImag, part, std::vector<ScalarId>{x}))));
+    } else {
+      stop_where(b, infinite(x));
+    }
+    return x;
+  });
+}
+
+/// Operand 0 as it is, when its elements are what they should be: else the kernel stops.
+void register_checks(OpRegistry& r) {
+  const auto meta = [](MetaContext& m) -> std::vector<TensorType> {
+    TensorType type = m.tensor(0);
+    const TensorType* operands[] = {&m.tensor(0)};
+    if (!is_dense(m.ctx(), type)) type.strides = m.iterator_strides(type.sizes, operands);
+    return {type};
+  };
+  r.add(make_op({"checked", OpKind::kPointwise, "(Tensor self, Tensor fault) -> Tensor", ""}, meta, nullptr,
+                lower_checked));
+  r.add(make_op({"checked_finite", OpKind::kPointwise, "(Tensor self) -> Tensor", ""}, meta, nullptr, lower_finite));
+  for (const char* name : {"checked", "checked_finite"}) r.amend(name).checks_values = true;
+  r.mark(&OpTraits::unnamed, {"checked", "checked_finite"});
 }
 
 enum class Bound : uint8_t { kBoth, kMin, kMax };
@@ -342,6 +391,7 @@ void register_pointwise_misc(OpRegistry& r) {
                   });
                 }));
   register_conversions(r);
+  register_checks(r);
   r.mark(&OpTraits::scales_sum, {"addcmul", "addcdiv"});
   r.mark(&OpTraits::repeats_operand, {"cast"});
   r.mark(&OpTraits::unnamed, {"cast"});

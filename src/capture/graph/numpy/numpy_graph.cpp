@@ -15,7 +15,7 @@ namespace tatara::capture {
 
 using ArrayRef = NumpyGraph::ArrayRef;
 
-NumpyGraph::NumpyGraph(const Tape& tape, const NumpyApi& np, For purpose)
+NumpyGraph::NumpyGraph(const Tape& tape, const NumpyApi& np, For purpose, Tests tests)
     : tape_(tape),
       np_(np),
       result_{Graph(std::make_shared<ExprContext>()), {}, {}, {}, {}, {}, false, {}, {}, {}},
@@ -24,7 +24,10 @@ NumpyGraph::NumpyGraph(const Tape& tape, const NumpyApi& np, For purpose)
       refs_(tape.slots().size(), -1),
       made_(tape.slots().size(), false),
       purpose_(purpose),
-      writes_(std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& n) { return n.mutates; })) {}
+      writes_(std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& n) { return n.mutates; })),
+      tests_(tests),
+      holds_tests_(tape.slots().size(), false),
+      is_read_(tape.slots().size(), false) {}
 
 std::vector<Expr> NumpyGraph::exprs(PyObject* tuple) {
   std::vector<Expr> values;
@@ -109,7 +112,8 @@ ArrayRef NumpyGraph::view(const char* op, std::vector<Arg> args) {
 
 void NumpyGraph::write(ArrayRef target, ValueId value) {
   const TensorType type = fz_.type(target);
-  ValueId cast = builder_.cast(value, type.dtype);
+  if (untested_.erase(value) != 0) value = stop_unless_finite(value);
+  ValueId cast = tested_cast(value, builder_.cast(value, type.dtype));
   // Leading dimensions of size 1 that the target has not.
   while (builder_.type(cast).dim() > type.dim() && builder_.type(cast).sizes[0].is_const(1)) {
     cast = builder_.squeeze(cast, 0);
@@ -142,7 +146,9 @@ void NumpyGraph::add(const TapeNode& node) {
     rule(*this, node);
   };
   if (purpose_ == For::kArrays) {
+    begin_tests(node);
     apply();
+    end_tests(node);
   } else if (node.name == "empty" || node.name == "empty_like") {
     add_zeros(node);
   } else {
@@ -243,6 +249,7 @@ TapeGraph NumpyGraph::finish(const std::vector<int>& wanted) {
   for (const int index : wanted) {
     result_.outputs.push_back(index);
     ArrayRef ref = refs_[static_cast<size_t>(index)];
+    settle(ref);
     const TapeSlot& info = slot(index);
     if (purpose_ == For::kTensors) {
       outputs.push_back(ref >= 0 ? ref : ref_of_slot(index));
@@ -268,6 +275,7 @@ TapeGraph NumpyGraph::finish(const std::vector<int>& wanted) {
     }
     outputs.push_back(ref);
   }
+  compute_in_full(outputs, wanted);
   fz_.finish(outputs);
   return std::move(result_);
 }

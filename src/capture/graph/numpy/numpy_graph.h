@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,17 @@ class NumpyGraph {
   /// without a rule as nodes of call_operator(), and results lie as torch has them.
   enum class For : uint8_t { kArrays, kTensors };
 
-  NumpyGraph(const Tape& tape, const NumpyApi& np, For purpose = For::kArrays);
+  /// How values are looked at that may come from a floating-point fault, of which NumPy warns. kNone: they are not. kTogether: one
+  /// test for what elementwise calls make of each other, since what is not finite stays so. It also stops at what came from outside.
+  /// kEach: one for each call, with its operands, which stops where the call made what is not finite.
+  enum class Tests : uint8_t { kNone, kTogether, kEach };
+
+  NumpyGraph(const Tape& tape, const NumpyApi& np, For purpose = For::kArrays, Tests tests = Tests::kNone);
   /// Adds the call. Throws Unsupported, with nothing that matters changed, when NumPy has to run it.
   void add(const TapeNode& node);
   bool empty() const { return nodes_ == 0; }
+  /// The errstate at the beginning of the tape.
+  void set_errstate(PyObject* errstate) { errstate_ = Ref::borrow(errstate); }
   /// Whether the slot was made by a call in this graph.
   bool made(int slot) const { return made_[static_cast<size_t>(slot)]; }
   /// The graph, whose outputs are the slots given. Throws Unsupported.
@@ -67,6 +75,20 @@ class NumpyGraph {
   TensorType type_of_slot(int index);
   void set_value(const TapeNode& node, size_t k, ValueId value) { set_result(node, k, fz_.fresh(value)); }
 
+  // numpy_faults.cpp: tests of values, after which NumPy runs the calls again.
+  void begin_tests(const TapeNode& node);
+  void end_tests(const TapeNode& node);
+  void settle(ArrayRef ref);
+  bool reads_all(const TapeNode& node) const;
+  void compute_in_full(std::vector<ArrayRef>& outputs, const std::vector<int>& wanted);
+  ValueId tested(const std::string& name, ValueId value, const std::vector<ValueId>& operands, double number = 0,
+                 const std::vector<int64_t>& dims = {}, bool keepdims = false);
+  ValueId tested_widely(const std::string& name, ValueId value, const std::vector<ValueId>& operands);
+  ValueId tested_cast(ValueId from, ValueId value);
+  ValueId stop_where(ValueId value, ValueId fault);
+  ValueId stop_unless_finite(ValueId value);
+  ValueId either(std::string_view test, ValueId value);
+
   const Tape& tape_;
   const NumpyApi& np_;
   TapeGraph result_;
@@ -78,6 +100,15 @@ class NumpyGraph {
   For purpose_;
   bool writes_;  // some call of the tape does
   std::map<ValueId, Call> calls_;
+  Tests tests_;
+  Ref errstate_;
+  FloatFaults faults_;     // of the call that is being added
+  bool hands_on_ = false;  // its result tells of its operands
+  // Tests count when they are made. What may be read in part, or by nobody, is an output of its own.
+  size_t tests_made_ = 0, tests_before_ = 0;  // in all, and before the present call
+  std::vector<bool> holds_tests_, is_read_;   // slots that are computed with tests; read as a whole by a later call
+  std::vector<ValueId> in_full_;              // to be computed in full
+  std::set<ValueId> untested_;                // values of which a later test tells
 };
 
 }  // namespace tatara::capture

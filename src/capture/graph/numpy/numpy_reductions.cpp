@@ -59,7 +59,7 @@ void sum_rule(const NumpyRules& g, const TapeNode& node, const NumpyArgs& args, 
   const Reduction r = reduction(g, args, operand, fallback_axis);
   const DType result = g.result_dtype(node);
   if (result == DType::kBool) throw Unsupported("a sum of bools as bool");
-  g.set_value(node, 0, sum_of(g, r.x, r, result));
+  g.set_value(node, 0, g.tested(node, sum_of(g, r.x, r, result), {r.x}, r.dims, r.keepdims));
 }
 
 void rule_sum(NumpyGraph& graph, const TapeNode& node) {
@@ -89,7 +89,8 @@ void rule_prod(NumpyGraph& graph, const TapeNode& node) {
   if (all && r.keepdims) throw Unsupported("prod over all axes, kept");
   if (all) x = g.b().reshape(x, {g.b().type(x).numel(g.b().ctx())});
   const int64_t dim = all ? 0 : r.dims[0];
-  g.set_value(node, 0, g.b().cast(g.b().op("prod", {TensorArg{x}, Scalar(dim), Scalar(r.keepdims), acc}), result));
+  const ValueId product = g.b().op("prod", {TensorArg{x}, Scalar(dim), Scalar(r.keepdims), acc});
+  g.set_value(node, 0, g.tested(node, g.b().cast(product, result), {r.x}, r.dims, r.keepdims));
 }
 
 void rule_mean(NumpyGraph& graph, const TapeNode& node) {
@@ -99,8 +100,10 @@ void rule_mean(NumpyGraph& graph, const TapeNode& node) {
   const Reduction r = reduction(g, args, "a");
   const DType result = g.result_dtype(node);
   const DType wide = result == DType::kFloat16 ? DType::kFloat32 : result;
+  if (r.count == 0) throw Unsupported("the mean of nothing");
   const ValueId sum = sum_of(g, r.x, r, wide);
-  g.set_value(node, 0, g.b().cast(g.b().binary("div", sum, Scalar(static_cast<double>(r.count))), result));
+  const ValueId mean = g.b().binary("div", sum, Scalar(static_cast<double>(r.count)));
+  g.set_value(node, 0, g.tested(node, g.b().cast(mean, result), {r.x}, r.dims, r.keepdims));
 }
 
 ValueId variance(const NumpyRules& g, const Reduction& r, DType wide, double ddof) {
@@ -109,7 +112,8 @@ ValueId variance(const NumpyRules& g, const Reduction& r, DType wide, double ddo
   kept.keepdims = true;
   const ValueId mean = g.b().binary("div", sum_of(g, x, kept, wide), Scalar(static_cast<double>(r.count)));
   const ValueId off = g.b().binary("sub", x, g.b().expand(mean, g.b().type(x).sizes));
-  const double divisor = std::max(static_cast<double>(r.count) - ddof, 0.0);
+  const double divisor = static_cast<double>(r.count) - ddof;
+  if (r.count == 0 || divisor <= 0) throw Unsupported("the variance of too few elements");
   return g.b().binary("div", sum_of(g, g.b().binary("mul", off, off), r, wide), Scalar(divisor));
 }
 
@@ -123,7 +127,7 @@ void moment_rule(NumpyGraph& graph, const TapeNode& node, bool root) {
   const DType wide = result == DType::kFloat16 ? DType::kFloat32 : result;
   ValueId v = variance(g, r, wide, static_cast<double>(args.integer("ddof", 0)));
   if (root) v = g.b().unary("sqrt", v);
-  g.set_value(node, 0, g.b().cast(v, result));
+  g.set_value(node, 0, g.tested(node, g.b().cast(v, result), {r.x}, r.dims, r.keepdims));
 }
 
 void rule_var(NumpyGraph& graph, const TapeNode& node) { moment_rule(graph, node, false); }
@@ -188,8 +192,8 @@ void scan_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
   PyObject* axis = args["axis"];
   const bool flat = axis == nullptr || axis == Py_None;
   if (flat && g.b().type(x).dim() != 1) x = g.b().reshape(x, {g.b().type(x).numel(g.b().ctx())});
-  g.set_value(node, 0,
-              g.b().cast(g.b().op(op, {TensorArg{x}, Scalar(flat ? 0 : args.integer("axis", 0)), acc}), result));
+  const ValueId scan = g.b().op(op, {TensorArg{x}, Scalar(flat ? 0 : args.integer("axis", 0)), acc});
+  g.set_value(node, 0, g.tested(node, g.b().cast(scan, result), {x}));
 }
 
 void rule_cumsum(NumpyGraph& graph, const TapeNode& node) { scan_rule(graph, node, "cumsum"); }

@@ -166,7 +166,8 @@ ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObj
   for (size_t i = 1; i < operands.size(); ++i) {
     if (types[i] != types[0]) throw Unsupported(name + " of two types");
   }
-  Values values;
+  Values values, floats;
+  double constant = 0;
   std::vector<Arg> args;
   for (size_t i = 0; i < operands.size(); ++i) {
     const NumpyGraph::Operand o = g.operand(operands[i]);
@@ -174,14 +175,22 @@ ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObj
     const bool number = o.ref < 0 && i == 1 && meaning.op != nullptr && takes_number(*meaning.op);
     if (number) {
       args.emplace_back(g.number_as(o.number, types[i]));
+      const auto& value = std::get<Scalar>(args.back());
+      if (const auto* real = std::get_if<double>(&value)) constant = *real;
+      if (const auto* complex = std::get_if<std::complex<double>>(&value)) constant = complex->real();
     } else {
       values.push_back(g.as_dtype(o, types[i]));
       args.emplace_back(TensorArg{values.back()});
+      floats.push_back(values.back());
     }
   }
   const ValueId result =
       meaning.op != nullptr ? g.builder_.op(meaning.op->name, std::move(args)) : meaning.body(g.builder_, values);
-  return g.builder_.cast(result, types.back());
+  const DType made = g.builder_.type(result).dtype;
+  // Others than squares have faults on their way to finite results.
+  if (is_complex(made) && name.ends_with("power") && constant != 2) throw Unsupported("powers of complex numbers");
+  if ((is_floating(made) || is_complex(made)) && is_integral(types.back())) throw Unsupported(name + " of integers");
+  return g.tested(name, g.builder_.cast(result, types.back()), floats, constant);
 }
 
 namespace {
@@ -234,11 +243,14 @@ bool is_numpys_own(const TapeNode& node, const NumpyApi& np) {
 
 }  // namespace
 
+bool find_numpy_ufunc(const std::string& name) { return static_cast<bool>(find_ufunc(name)); }
+
 NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np) {
   if (!is_numpys_own(node, np)) return nullptr;
   static const NumpyRuleTable table = [] {
     NumpyRuleTable made;
     add_numpy_shape_rules(made);
+    add_numpy_join_rules(made);
     add_numpy_indexing_rules(made);
     add_numpy_reduction_rules(made);
     return made;

@@ -10,6 +10,9 @@ using NumpyRule = void (*)(NumpyGraph&, const TapeNode&);
 /// Null when NumPy runs the call.
 NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np);
 
+/// Whether the name is that of a ufunc with a rule.
+bool find_numpy_ufunc(const std::string& name);
+
 /// Arguments of a call by parameter name. Null: not given (or NumPy's own mark for that).
 class NumpyArgs {
  public:

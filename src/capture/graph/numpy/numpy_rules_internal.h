@@ -25,9 +25,17 @@ struct NumpyRules {
   void set_value(const TapeNode& node, size_t k, ValueId value) const { g.set_value(node, k, value); }
   void set_result(const TapeNode& node, size_t k, NumpyGraph::ArrayRef ref) const { g.set_result(node, k, ref); }
   const TapeSlot& result(const TapeNode& node) const { return g.slot(node.outputs.at(0)); }
+  const TapeSlot& info(int slot) const { return g.slot(slot); }
+  const TapeSlot& slot(PyObject* o) const { return g.slot(slot_of(o)); }
   DType result_dtype(const TapeNode& node) const { return g.dtype_of_slot(node.outputs.at(0)); }
   std::vector<Expr> result_sizes(const TapeNode& node) const { return g.exprs(result(node).sizes.get()); }
   DType slot_dtype(PyObject* o) const { return g.dtype_of_slot(slot_of(o)); }
+  /// The value, which the call made of these operands, when it is no fault; else the graph stops.
+  ValueId tested(const TapeNode& node, ValueId value, const std::vector<ValueId>& operands,
+                 const std::vector<int64_t>& dims = {}, bool keepdims = false) const {
+    return g.tested(node.name, value, operands, 0, dims, keepdims);
+  }
+  ValueId tested_cast(ValueId from, ValueId value) const { return g.tested_cast(from, value); }
   std::vector<int64_t> shape(ValueId v) const { return g.shape(v); }
 
   /// Types of a ufunc's loop for these arguments: inputs, then outputs.
@@ -44,6 +52,7 @@ inline SymInts ints(GraphBuilder& b, const std::vector<int64_t>& values) {
 
 using NumpyRuleTable = std::unordered_map<std::string, NumpyRule>;
 void add_numpy_shape_rules(NumpyRuleTable& table);
+void add_numpy_join_rules(NumpyRuleTable& table);
 void add_numpy_indexing_rules(NumpyRuleTable& table);
 void add_numpy_reduction_rules(NumpyRuleTable& table);
 void g_write(NumpyGraph& g, PyObject* target, ValueId value);

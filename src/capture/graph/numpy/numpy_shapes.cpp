@@ -60,7 +60,8 @@ void rule_astype(NumpyGraph& graph, const TapeNode& node) {
   if (order != nullptr && text_of(order) != "K") throw Unsupported("the order of astype");
   const ValueId x = g.read(args["a"]);
   if (is_complex(g.b().type(x).dtype) && !is_complex(g.result_dtype(node))) throw Unsupported("a complex cast");
-  g.set_value(node, 0, g.b().op("clone", {TensorArg{g.b().cast(x, g.result_dtype(node))}}));
+  const ValueId made = g.b().op("clone", {TensorArg{g.b().cast(x, g.result_dtype(node))}});
+  g.set_value(node, 0, g.tested_cast(x, made));
 }
 
 void rule_copy(NumpyGraph& graph, const TapeNode& node) {

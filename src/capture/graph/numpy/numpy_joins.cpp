@@ -1,0 +1,261 @@
+// Rules of calls that put arrays together, apart, or their elements in other places.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "capture/graph/numpy/numpy_rules_internal.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+namespace {
+
+using ArrayRef = NumpyGraph::ArrayRef;
+
+bool missing(PyObject* o) { return o == nullptr || o == Py_None; }
+
+int64_t axis_in(int64_t axis, int64_t rank) {
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) throw Unsupported("an axis out of range");
+  return axis;
+}
+
+/// An int, or a sequence of them.
+std::vector<int64_t> integers_of(PyObject* o) {
+  std::vector<int64_t> values;
+  const auto take = [&values](PyObject* each) {
+    if (!PyLong_CheckExact(each)) throw Unsupported("an argument that is no int");
+    values.push_back(PyLong_AsLongLong(each));
+  };
+  if (o == nullptr) throw Unsupported("an argument that is missing");
+  if (PyTuple_Check(o) || PyList_Check(o)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) take(PySequence_Fast_GET_ITEM(o, i));
+  } else {
+    take(o);
+  }
+  return values;
+}
+
+ValueId flat(const NumpyRules& g, ValueId x) {
+  if (g.b().type(x).dim() == 1) return x;
+  const ValueId dense = g.b().op("clone", {TensorArg{x}, std::string("contiguous_format")});
+  return g.b().reshape(dense, {g.b().type(x).numel(g.b().ctx())});
+}
+
+/// The call's result is new memory, as all of these rules give it.
+void give(const NumpyRules& g, const TapeNode& node, ValueId value) {
+  if (!g.result(node).fresh && !g.result(node).scalar) throw Unsupported(node.name + " shares memory as NumPy decides");
+  g.set_value(node, 0, value);
+}
+
+void stacked(NumpyGraph& graph, const TapeNode& node, const char* op) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"tup", "dtype", "casting"});
+  args.refuse({"casting"});
+  PyObject* items = args["tup"];
+  if (items == nullptr || (!PyTuple_Check(items) && !PyList_Check(items)))
+    throw Unsupported(node.name + " of an array");
+  TensorList list;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
+    const ValueId x = g.read(PySequence_Fast_GET_ITEM(items, i));
+    list.values.push_back(g.tested_cast(x, g.b().cast(x, g.result_dtype(node))));
+  }
+  if (list.values.empty()) throw Unsupported(node.name + " of nothing");
+  give(g, node, g.b().op(op, {std::move(list)}));
+}
+
+void rule_hstack(NumpyGraph& graph, const TapeNode& node) { stacked(graph, node, "hstack"); }
+void rule_vstack(NumpyGraph& graph, const TapeNode& node) { stacked(graph, node, "vstack"); }
+void rule_dstack(NumpyGraph& graph, const TapeNode& node) { stacked(graph, node, "dstack"); }
+void rule_column_stack(NumpyGraph& graph, const TapeNode& node) { stacked(graph, node, "column_stack"); }
+
+void rule_roll(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "shift", "axis"});
+  const ValueId x = g.read(args["a"]);
+  const int64_t rank = g.b().type(x).dim();
+  if (rank == 0) throw Unsupported("roll of a scalar");
+  std::vector<int64_t> shifts = integers_of(args["shift"]), dims;
+  if (!missing(args["axis"])) {
+    for (const int64_t axis : integers_of(args["axis"])) dims.push_back(axis_in(axis, rank));
+    shifts.resize(std::max(shifts.size(), dims.size()), shifts.empty() ? 0 : shifts.front());
+    dims.resize(shifts.size(), dims.empty() ? 0 : dims.front());
+  }
+  if (shifts.empty()) throw Unsupported("roll by nothing");
+  if (dims.empty() && shifts.size() != 1) throw Unsupported("roll by several numbers");
+  give(g, node, g.b().op("roll", {TensorArg{x}, ints(g.b(), shifts), ints(g.b(), dims)}));
+}
+
+void triangle_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"m", "k"});
+  const ValueId x = g.read(args["m"]);
+  if (g.b().type(x).dim() < 2) throw Unsupported(node.name + " of a vector");
+  give(g, node, g.b().op(op, {TensorArg{x}, SymInts{{g.b().ctx().constant(args.integer("k", 0))}}}));
+}
+
+void rule_tril(NumpyGraph& graph, const TapeNode& node) { triangle_rule(graph, node, "tril"); }
+void rule_triu(NumpyGraph& graph, const TapeNode& node) { triangle_rule(graph, node, "triu"); }
+
+void rule_diff(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "n", "axis", "prepend", "append"});
+  args.refuse({"prepend", "append"});
+  ValueId x = g.read(args["a"]);
+  const DType dtype = g.b().type(x).dtype;
+  const int64_t rank = g.b().type(x).dim(), times = args.integer("n", 1);
+  const int64_t dim = axis_in(args.integer("axis", -1), rank);
+  if (times < 1 || g.shape(x)[static_cast<size_t>(dim)] <= times) throw Unsupported("diff of so few elements");
+  ExprContext& ctx = g.b().ctx();
+  const Expr one = ctx.constant(1);
+  for (int64_t i = 0; i < times; ++i) {
+    const Expr size = g.b().type(x).sizes[static_cast<size_t>(dim)];
+    const ValueId after = g.b().slice(x, dim, one, size, one);
+    const ValueId before = g.b().slice(x, dim, ctx.constant(0), ctx.sub(size, one), one);
+    x = g.b().binary(dtype == DType::kBool ? "ne" : "sub", after, before);
+    x = g.tested(node, x, {after, before});
+  }
+  give(g, node, x);
+}
+
+void rule_tile(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"A", "reps"});
+  const ValueId x = g.read(args["A"]);
+  give(g, node, g.b().op("tile", {TensorArg{x}, ints(g.b(), integers_of(args["reps"]))}));
+}
+
+void rule_repeat(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "repeats", "axis"});
+  ValueId x = g.read(args["a"]);
+  const int64_t count = args.integer("repeats", -1);
+  if (count < 0) throw Unsupported("repeat by other than one int");
+  const int64_t dim = missing(args["axis"]) ? 0 : axis_in(args.integer("axis", 0), g.b().type(x).dim());
+  if (missing(args["axis"])) x = flat(g, x);
+  std::vector<Expr> sizes = g.b().type(x).sizes, spread = sizes;
+  const Expr times = g.b().ctx().constant(count);
+  spread.insert(spread.begin() + dim + 1, times);
+  sizes[static_cast<size_t>(dim)] = g.b().ctx().mul(sizes[static_cast<size_t>(dim)], times);
+  const ValueId wide = g.b().op(
+      "clone", {TensorArg{g.b().expand(g.b().unsqueeze(x, dim + 1), spread)}, std::string("contiguous_format")});
+  give(g, node, g.b().reshape(wide, sizes));
+}
+
+void rule_append(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"arr", "values", "axis"});
+  TensorList list;
+  for (const char* name : {"arr", "values"}) {
+    const ValueId x = g.as_dtype(args[name], g.result_dtype(node));
+    list.values.push_back(missing(args["axis"]) ? flat(g, x) : x);
+  }
+  const int64_t rank = g.b().type(list.values[0]).dim();
+  const int64_t axis = missing(args["axis"]) ? 0 : axis_in(args.integer("axis", 0), rank);
+  give(g, node, g.b().op("cat", {std::move(list), Scalar(axis)}));
+}
+
+// ---- views -----------------------------------------------------------------------------------------------------------
+
+/// The dimensions in an order that gives the result's sizes and strides.
+void rule_moved(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  PyObject* array = PyTuple_GET_SIZE(node.args.get()) > 0 ? PyTuple_GET_ITEM(node.args.get(), 0) : nullptr;
+  const ArrayRef source = g.tensor(array);
+  const TapeSlot& from = g.slot(array);
+  const TapeSlot& to = g.result(node);
+  const Py_ssize_t rank = PyTuple_GET_SIZE(from.sizes.get());
+  if (PyTuple_GET_SIZE(to.sizes.get()) != rank || to.fresh || to.scalar) throw Unsupported("a view of " + node.name);
+  std::vector<int64_t> order;
+  const auto at = [](PyObject* tuple, Py_ssize_t i) { return PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)); };
+  for (Py_ssize_t i = 0; i < rank; ++i) {
+    for (Py_ssize_t k = 0; k < rank; ++k) {
+      const bool alike =
+          at(from.sizes.get(), k) == at(to.sizes.get(), i) && at(from.strides.get(), k) == at(to.strides.get(), i);
+      if (!alike || std::find(order.begin(), order.end(), k) != order.end()) continue;
+      order.push_back(k);
+      break;
+    }
+  }
+  if (static_cast<Py_ssize_t>(order.size()) != rank) throw Unsupported("a view of " + node.name);
+  g.set_result(node, 0, g.view("permute", {TensorArg{source}, ints(g.b(), order)}));
+}
+
+/// atleast_1d and its kin of one array: the array, or a view with more dimensions.
+void rule_at_least(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  if (PyTuple_GET_SIZE(node.args.get()) != 1 || node.sequence) throw Unsupported(node.name + " of several arrays");
+  PyObject* array = PyTuple_GET_ITEM(node.args.get(), 0);
+  const ArrayRef source = g.tensor(array);
+  if (node.outputs.at(0) == slot_of(array)) return;
+  if (g.result(node).fresh) throw Unsupported(node.name + " of a scalar");
+  g.set_result(node, 0, g.view("reshape", {TensorArg{source}, SymInts{g.result_sizes(node)}}));
+}
+
+/// The parts of an array along a dimension, one behind the other.
+void rule_split(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"ary", "indices_or_sections", "axis"});
+  const ArrayRef source = g.tensor(args["ary"]);
+  const std::vector<Expr>& sizes = g.fz().type(source).sizes;
+  const auto rank = static_cast<int64_t>(sizes.size());
+  int64_t dim = args.integer("axis", 0);
+  if (node.name == "hsplit") dim = rank == 1 ? 0 : 1;
+  if (node.name == "dsplit") dim = 2;
+  dim = axis_in(dim, rank);
+  if (!PyLong_CheckExact(args["indices_or_sections"] == nullptr ? Py_None : args["indices_or_sections"])) {
+    int64_t last = 0;
+    for (const int64_t at : integers_of(args["indices_or_sections"])) {
+      if (at < last) throw Unsupported("a split at places out of order");
+      last = at;
+    }
+    if (last > sizes[static_cast<size_t>(dim)].const_value()) throw Unsupported("a split behind the end");
+  }
+  int64_t start = 0;
+  std::vector<int64_t> starts = {0};
+  for (const int slot : node.outputs) {
+    start += PyLong_AsLongLong(PyTuple_GET_ITEM(g.info(slot).sizes.get(), static_cast<Py_ssize_t>(dim)));
+    starts.push_back(start);
+  }
+  if (!sizes[static_cast<size_t>(dim)].is_const(start)) throw Unsupported("parts that are not all of the array");
+  for (size_t k = 0; k < node.outputs.size(); ++k) {
+    if (g.info(node.outputs[k]).fresh) throw Unsupported("parts that are copies");
+    g.set_result(node, k,
+                 g.view("slice", {TensorArg{source}, Scalar(dim), Scalar(starts[k]), Scalar(starts[k + 1]),
+                                  Scalar(int64_t{1})}));
+  }
+}
+
+}  // namespace
+
+void add_numpy_join_rules(NumpyRuleTable& table) {
+  const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
+      {"hstack", rule_hstack},
+      {"vstack", rule_vstack},
+      {"row_stack", rule_vstack},
+      {"dstack", rule_dstack},
+      {"column_stack", rule_column_stack},
+      {"roll", rule_roll},
+      {"tril", rule_tril},
+      {"triu", rule_triu},
+      {"diff", rule_diff},
+      {"tile", rule_tile},
+      {"repeat", rule_repeat},
+      {"append", rule_append},
+      {"moveaxis", rule_moved},
+      {"rollaxis", rule_moved},
+      {"matrix_transpose", rule_moved},
+      {"linalg.matrix_transpose", rule_moved},
+      {"mT", rule_moved},
+      {"atleast_1d", rule_at_least},
+      {"atleast_2d", rule_at_least},
+      {"atleast_3d", rule_at_least},
+      {"split", rule_split},
+      {"array_split", rule_split},
+      {"hsplit", rule_split},
+      {"vsplit", rule_split},
+      {"dsplit", rule_split},
+  };
+  table.insert(rules.begin(), rules.end());
+}
+
+}  // namespace tatara::capture
