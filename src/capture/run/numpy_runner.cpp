@@ -19,8 +19,16 @@ namespace {
 /// A compiled stretch of the tape.
 class Stretch {
  public:
-  Stretch(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape)
+  Stretch(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape,
+          const std::vector<NumpyGraph::LateView>& views, size_t calls)
       : executable_(std::move(executable)), inputs_(std::move(made.inputs)), outputs_(std::move(made.outputs)) {
+    for (const NumpyGraph::LateView& view : views) {
+      const TapeSlot& info = tape.slots()[static_cast<size_t>(view.slot)];
+      late_.push_back({view, integers(info.sizes.get()), integers(info.strides.get())});
+    }
+    for (const int slot : inputs_) {
+      input_strides_.push_back(integers(tape.slots()[static_cast<size_t>(slot)].strides.get()));
+    }
     const Plan& plan = executable_->plan();
     for (const PlanInput& input : plan.inputs) {
       TensorView view;
@@ -28,6 +36,9 @@ class Stretch {
       views_.push_back(view);
     }
     writes_ = !plan.input_writes.empty();
+    // A copy of what is written to costs as much as some passes over it.
+    constexpr size_t kCallsForCopy = 4;
+    most_kept_ = calls >= kCallsForCopy * plan.input_writes.size() ? Transaction::kMostInTrace : Transaction::kMostInCall;
     for (const int slot : outputs_) {
       const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
       scalars_.push_back(info.scalar);
@@ -55,6 +66,7 @@ class Stretch {
       DType dtype = DType::kFloat32;
       if (!np.describe(value, dtype, views[i].sizes, views[i].strides) || dtype != views[i].dtype) return 0;
       views[i].data = NumpyApi::data(value);
+      if (!turn(views[i], input_strides_[i])) return 0;
       // Without dimensions there are strides, too: none.
       static constexpr int64_t kNone = 0;
       const bool flat = views[i].sizes.empty();
@@ -74,7 +86,7 @@ class Stretch {
     const size_t before = transaction.mark();
     WrittenInputs written;
     // A fault that is only seen here is NumPy's to tell of, so the run must be one that can be taken back.
-    executable_->written_inputs(symbols, tests_ ? Transaction::kMostInTrace : Transaction::kMostInCall, written);
+    executable_->written_inputs(symbols, tests_ ? most_kept_ : Transaction::kMostInCall, written);
     if (writes_ && tests_ && !written.all) return 0;
     for (const auto& [at, bytes] : written.inputs) {
       keep(transaction, env[static_cast<size_t>(inputs_[at])], views[at].data, bytes);
@@ -94,6 +106,19 @@ class Stretch {
   uint64_t kernels() const { return kernels_; }
 
  private:
+  /// Strides below zero become those of the same elements the other way round, as the graph has them. False: it has them not.
+  static bool turn(TensorView& view, const std::vector<int64_t>& expected) {
+    for (size_t d = 0; d < view.strides.size(); ++d) {
+      const bool below = d < expected.size() && expected[d] < 0;
+      if (below != (view.strides[d] < 0)) return false;
+      if (!below) continue;
+      const int64_t reach = view.sizes[d] > 0 ? (view.sizes[d] - 1) * view.strides[d] : 0;
+      view.data = static_cast<char*>(view.data) + reach * dtype_size(view.dtype);
+      view.strides[d] = -view.strides[d];
+    }
+    return true;
+  }
+
   /// Before memory is written to.
   static void keep(Transaction& transaction, const Ref& array, void* data, size_t bytes) {
     if (bytes <= Transaction::kMostInCall) return transaction.keep_memory(array.get(), data, bytes);
@@ -204,6 +229,16 @@ class Stretch {
       results.push_back(std::move(result));
     }
     for (size_t i = 0; i < outputs_.size(); ++i) env[static_cast<size_t>(outputs_[i])] = std::move(results[i]);
+    for (const Late& late : late_) {
+      PyObject* base = env[static_cast<size_t>(late.view.base)].get();
+      DType dtype = DType::kFloat32;
+      std::vector<int64_t> sizes, strides;
+      if (!np.describe(base, dtype, sizes, strides)) throw InternalError("a view of what is no array");
+      char* data = static_cast<char*>(NumpyApi::data(base)) + late.view.offset * dtype_size(dtype);
+      Ref& view = env[static_cast<size_t>(late.view.slot)];
+      view = np.view(base, data, dtype, late.sizes, late.strides);
+      if (!view) return false;
+    }
     return true;
   }
 
@@ -238,7 +273,13 @@ class Stretch {
   std::vector<int> inputs_, outputs_;
   std::vector<TensorView> views_;
   std::vector<bool> scalars_, owns_;
-  std::vector<std::vector<int64_t>> strides_;
+  std::vector<std::vector<int64_t>> strides_, input_strides_;
+  struct Late {
+    NumpyGraph::LateView view;
+    std::vector<int64_t> sizes, strides;
+  };
+  std::vector<Late> late_;
+  size_t most_kept_ = 0;
   bool writes_ = false, tests_ = false;
   uint64_t kernels_ = 0;
 };
@@ -262,6 +303,7 @@ class StretchGraph {
     graph_.set_errstate(errstate);
   }
   bool made(int slot) const { return graph_.made(slot); }
+  const std::vector<NumpyGraph::LateView>& late_views() const { return graph_.late_views(); }
   void add(const TapeNode& node) { graph_.add(node); }
   TapeGraph finish(size_t end) {
     std::vector<int> wanted;
@@ -367,7 +409,8 @@ class NumpyRunner final : public GraphRunner {
       for (size_t n = part.first; n < part.last; ++n) graph.add(tape.nodes()[n]);
       TapeGraph made = graph.finish(part.last);
       const CompileResult result = compile_stretch(made.graph, options_);
-      part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape);
+      part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape, graph.late_views(),
+                                               part.last - part.first);
     } catch (const std::exception&) {
       forget_error();  // the tests stay as they are
     }
@@ -505,7 +548,8 @@ class Splitter {
       const CompileResult result = compile_stretch(made.graph, options_);
       entry_.report.lowered_text += result.lowered_text;
       join(details_of(result));
-      part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape_);
+      part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape_, graph->late_views(),
+                                               end - part.first);
     } catch (const std::exception& error) {
       forget_error();
       for (size_t n = first_; n < end; ++n) host(tape_.nodes()[n], error.what());

@@ -50,12 +50,54 @@ ArrayRef NumpyGraph::ref_of_slot(int index) {
   ArrayRef& ref = refs_[static_cast<size_t>(index)];
   if (ref >= 0) return ref;
   TensorType type = type_of_slot(index);
-  for (const Expr stride : type.strides) {
-    if (stride.const_value() < 0) throw Unsupported("an array with a negative stride");
+  std::vector<int64_t> backwards;
+  for (size_t d = 0; d < type.strides.size(); ++d) {
+    const int64_t stride = type.strides[d].const_value();
+    if (stride >= 0) continue;
+    backwards.push_back(static_cast<int64_t>(d));
+    type.strides[d] = builder_.ctx().constant(-stride);
   }
+  if (!backwards.empty() && (writes_ || purpose_ != For::kArrays)) throw Unsupported("an array with a negative stride");
   ref = fz_.input(result_.graph.add_input(std::move(type)), static_cast<int>(result_.inputs.size()));
   result_.inputs.push_back(index);
+  if (!backwards.empty()) ref = as_copy(flipped(ref, backwards));
   return ref;
+}
+
+ArrayRef NumpyGraph::flipped(ArrayRef source, const std::vector<int64_t>& dims) {
+  SymInts list;
+  for (const int64_t d : dims) list.values.push_back(builder_.ctx().constant(d));
+  return fz_.fresh(builder_.op("flip", {TensorArg{fz_.read(source)}, std::move(list)}));
+}
+
+ArrayRef NumpyGraph::as_copy(ArrayRef ref) {
+  copies_.push_back(ref);
+  return ref;
+}
+
+bool NumpyGraph::is_copy(ArrayRef ref) const {
+  return std::any_of(copies_.begin(), copies_.end(), [&](ArrayRef copy) { return fz_.same_storage(copy, ref); });
+}
+
+void NumpyGraph::set_late_view(const TapeNode& node, int base, int64_t offset, ArrayRef copy) {
+  if (writes_ || purpose_ != For::kArrays) throw Unsupported("a view that runs backwards");
+  if (slot(base).scalar) throw Unsupported("a view of a scalar");
+  for (const LateView& view : late_views_) {
+    if (view.slot != base) continue;
+    base = view.base;
+    offset += view.offset;
+    break;
+  }
+  late_ = true;
+  try {
+    set_result(node, 0, copy);
+  } catch (const Error&) {
+    late_ = false;
+    throw;
+  }
+  late_ = false;
+  as_copy(copy);
+  late_views_.push_back({node.outputs.at(0), base, offset});
 }
 
 ArrayRef NumpyGraph::tensor(PyObject* argument) {
@@ -130,6 +172,7 @@ void NumpyGraph::set_result(const TapeNode& node, size_t k, ArrayRef ref) {
   if (type.dtype != dtype_of_slot(index) || type.sizes != sizes) {
     throw Unsupported("type of " + node.name + " inferred as " + type.str() + ", other than NumPy's");
   }
+  if (!info.fresh && !info.scalar && !late_ && is_copy(ref)) throw Unsupported("a view of what runs backwards");
   ArrayRef& known = refs_[static_cast<size_t>(index)];
   if (known >= 0 && known != ref) throw Unsupported(node.name + " returned an operand");
   // NumPy's scalars are values of their own also where they were read from a view.
@@ -244,8 +287,17 @@ ValueId NumpyGraph::with_layout(ValueId value, int index) {
   return builder_.permute(laid, inverse);
 }
 
-TapeGraph NumpyGraph::finish(const std::vector<int>& wanted) {
+TapeGraph NumpyGraph::finish(std::vector<int> wanted) {
   std::vector<ArrayRef> outputs;
+  std::erase_if(late_views_, [&](const LateView& view) {
+    const auto at = std::find(wanted.begin(), wanted.end(), view.slot);
+    if (at == wanted.end()) return true;
+    wanted.erase(at);
+    if (made(view.base) && std::find(wanted.begin(), wanted.end(), view.base) == wanted.end()) {
+      wanted.push_back(view.base);
+    }
+    return false;
+  });
   for (const int index : wanted) {
     result_.outputs.push_back(index);
     ArrayRef ref = refs_[static_cast<size_t>(index)];

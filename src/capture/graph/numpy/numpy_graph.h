@@ -35,7 +35,16 @@ class NumpyGraph {
   /// Whether the slot was made by a call in this graph.
   bool made(int slot) const { return made_[static_cast<size_t>(slot)]; }
   /// The graph, whose outputs are the slots given. Throws Unsupported.
-  TapeGraph finish(const std::vector<int>& wanted);
+  TapeGraph finish(std::vector<int> wanted);
+
+  /// A result that the graph computes with as if it were a copy, and that is a view of the memory of `base`, `offset` elements
+  /// behind its first one, with the strides of its slot.
+  struct LateView {
+    int slot, base;
+    int64_t offset;
+  };
+  /// Those among the results that were wanted.
+  const std::vector<LateView>& late_views() const { return late_views_; }
 
   /// The operator of calls without a rule, whose one argument is the list of arrays among the call's.
   static const OpDef& call_operator();
@@ -69,6 +78,10 @@ class NumpyGraph {
   ValueId with_layout(ValueId value, int slot);
   ArrayRef view(const char* op, std::vector<Arg> args);
   void write(ArrayRef target, ValueId value);
+  ArrayRef flipped(ArrayRef source, const std::vector<int64_t>& dims);
+  ArrayRef as_copy(ArrayRef ref);
+  bool is_copy(ArrayRef ref) const;
+  void set_late_view(const TapeNode& node, int base, int64_t offset, ArrayRef copy);
   void set_result(const TapeNode& node, size_t k, ArrayRef ref);
   void add_call(const TapeNode& node, std::string why);
   void add_zeros(const TapeNode& node);
@@ -100,6 +113,9 @@ class NumpyGraph {
   For purpose_;
   bool writes_;  // some call of the tape does
   std::map<ValueId, Call> calls_;
+  std::vector<ArrayRef> copies_;  // of what has strides below zero
+  std::vector<LateView> late_views_;
+  bool late_ = false;  // the result that is being set is one
   Tests tests_;
   Ref errstate_;
   FloatFaults faults_;     // of the call that is being added

@@ -82,9 +82,49 @@ Indexed index(const NumpyRules& g, PyObject* array, PyObject* key) {
   return result;
 }
 
+/// a[key] of slices and numbers, where some run backwards or the array does. False: it is none.
+bool reversed(const NumpyRules& g, const TapeNode& node, PyObject* array, PyObject* key) {
+  const std::vector<PyObject*> items = items_of(key);
+  const TapeSlot& from = g.slot(array);
+  ArrayRef base = g.tensor(array);
+  if (items.size() > g.fz().type(base).sizes.size() || g.result(node).fresh || g.result(node).scalar) return false;
+  std::vector<int64_t> dims;
+  int64_t offset = 0, d = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    Py_ssize_t start = 0, stop = 0, step = 0;
+    const int64_t size = g.fz().type(base).sizes[static_cast<size_t>(d)].const_value();
+    const int64_t stride = PyLong_AsLongLong(PyTuple_GET_ITEM(from.strides.get(), static_cast<Py_ssize_t>(i)));
+    if (PyLong_CheckExact(items[i])) {
+      int64_t at = PyLong_AsLongLong(items[i]);
+      at += at < 0 ? size : 0;
+      offset += at * stride;
+      base = g.view("select", {TensorArg{base}, Scalar(d), Scalar(at)});
+      continue;
+    }
+    if (!PySlice_Check(items[i])) return false;
+    if (PySlice_Unpack(items[i], &start, &stop, &step) != 0) return forget_error(), false;
+    const Py_ssize_t count = PySlice_AdjustIndices(size, &start, &stop, step);
+    if (count == 0) return false;
+    offset += start * stride;
+    if (step < 0) {
+      dims.push_back(d);
+      start += (count - 1) * step;
+      step = -step;
+    }
+    base = g.view("slice", {TensorArg{base}, Scalar(d), Scalar(int64_t{start}),
+                            Scalar(int64_t{start + (count - 1) * step + 1}), Scalar(int64_t{step})});
+    ++d;
+  }
+  if (dims.empty() && !g.is_copy(base)) return false;
+  if (!dims.empty()) base = g.flipped(base, dims);
+  g.set_late_view(node, slot_of(array), offset, dims.empty() ? g.fz().fresh(g.fz().read(base)) : base);
+  return true;
+}
+
 void rule_get_item(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   PyObject* array = PyTuple_GET_ITEM(node.args.get(), 0);
+  if (reversed(g, node, array, PyTuple_GET_ITEM(node.args.get(), 1))) return;
   Indexed indexed = index(g, array, PyTuple_GET_ITEM(node.args.get(), 1));
   const ArrayRef source = g.tensor(array);
   if (!indexed.advanced) {

@@ -1,5 +1,7 @@
 // Rules of calls that put arrays together, apart, or their elements in other places.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
 
@@ -51,15 +53,7 @@ void stacked(NumpyGraph& graph, const TapeNode& node, const char* op) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"tup", "dtype", "casting"});
   args.refuse({"casting"});
-  PyObject* items = args["tup"];
-  if (items == nullptr || (!PyTuple_Check(items) && !PyList_Check(items)))
-    throw Unsupported(node.name + " of an array");
-  TensorList list;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
-    const ValueId x = g.read(PySequence_Fast_GET_ITEM(items, i));
-    list.values.push_back(g.tested_cast(x, g.b().cast(x, g.result_dtype(node))));
-  }
-  if (list.values.empty()) throw Unsupported(node.name + " of nothing");
+  TensorList list{joined_parts(g, node, args["tup"])};
   give(g, node, g.b().op(op, {std::move(list)}));
 }
 
@@ -90,7 +84,7 @@ void triangle_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
   const NumpyArgs args(node, g.np(), {"m", "k"});
   const ValueId x = g.read(args["m"]);
   if (g.b().type(x).dim() < 2) throw Unsupported(node.name + " of a vector");
-  give(g, node, g.b().op(op, {TensorArg{x}, SymInts{{g.b().ctx().constant(args.integer("k", 0))}}}));
+  give(g, node, g.b().op(op, {TensorArg{x}, Scalar(args.integer("k", 0))}));
 }
 
 void rule_tril(NumpyGraph& graph, const TapeNode& node) { triangle_rule(graph, node, "tril"); }
@@ -120,8 +114,19 @@ void rule_diff(NumpyGraph& graph, const TapeNode& node) {
 void rule_tile(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"A", "reps"});
-  const ValueId x = g.read(args["A"]);
-  give(g, node, g.b().op("tile", {TensorArg{x}, ints(g.b(), integers_of(args["reps"]))}));
+  ValueId x = g.read(args["A"]);
+  std::vector<int64_t> times = integers_of(args["reps"]), sizes = g.shape(x);
+  sizes.insert(sizes.begin(), times.size() > sizes.size() ? times.size() - sizes.size() : 0, 1);
+  times.insert(times.begin(), sizes.size() - times.size(), 1);
+  ExprContext& ctx = g.b().ctx();
+  std::vector<Expr> apart, wide;  // each dimension behind the number of its copies
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    apart.insert(apart.end(), {ctx.constant(1), ctx.constant(sizes[d])});
+    wide.insert(wide.end(), {ctx.constant(times[d]), ctx.constant(sizes[d])});
+  }
+  x = g.b().reshape(g.b().op("clone", {TensorArg{x}, std::string("contiguous_format")}), apart);
+  x = g.b().op("clone", {TensorArg{g.b().expand(x, wide)}, std::string("contiguous_format")});
+  give(g, node, g.b().reshape(x, g.result_sizes(node)));
 }
 
 void rule_repeat(NumpyGraph& graph, const TapeNode& node) {
@@ -177,7 +182,7 @@ void rule_moved(NumpyGraph& graph, const TapeNode& node) {
     }
   }
   if (static_cast<Py_ssize_t>(order.size()) != rank) throw Unsupported("a view of " + node.name);
-  g.set_result(node, 0, g.view("permute", {TensorArg{source}, ints(g.b(), order)}));
+  g.set_view(node, slot_of(array), 0, g.view("permute", {TensorArg{source}, ints(g.b(), order)}));
 }
 
 /// atleast_1d and its kin of one array: the array, or a view with more dimensions.
@@ -188,7 +193,131 @@ void rule_at_least(NumpyGraph& graph, const TapeNode& node) {
   const ArrayRef source = g.tensor(array);
   if (node.outputs.at(0) == slot_of(array)) return;
   if (g.result(node).fresh) throw Unsupported(node.name + " of a scalar");
-  g.set_result(node, 0, g.view("reshape", {TensorArg{source}, SymInts{g.result_sizes(node)}}));
+  g.set_view(node, slot_of(array), 0, g.view("reshape", {TensorArg{source}, SymInts{g.result_sizes(node)}}));
+}
+
+/// The dimensions that the result goes through the other way round.
+void backwards(const NumpyRules& g, const TapeNode& node, PyObject* array, const std::vector<int64_t>& dims) {
+  const ArrayRef source = g.tensor(array);
+  if (g.result(node).fresh || g.result(node).scalar) throw Unsupported(node.name + " as a copy");
+  int64_t offset = 0;
+  for (const int64_t d : dims) {
+    const int64_t size = g.fz().type(source).sizes[static_cast<size_t>(d)].const_value();
+    if (size == 0) throw Unsupported("an empty array");
+    offset += (size - 1) * PyLong_AsLongLong(PyTuple_GET_ITEM(g.slot(array).strides.get(), static_cast<Py_ssize_t>(d)));
+  }
+  g.set_late_view(node, slot_of(array), offset, g.flipped(source, dims));
+}
+
+void flip_rule(NumpyGraph& graph, const TapeNode& node, int64_t fallback) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"m", "axis"});
+  const int64_t rank = g.fz().type(g.tensor(args["m"])).dim();
+  std::vector<int64_t> dims;
+  if (fallback >= 0) {
+    dims.push_back(axis_in(fallback, rank));
+  } else if (missing(args["axis"])) {
+    dims.resize(static_cast<size_t>(rank));
+    std::iota(dims.begin(), dims.end(), 0);
+  } else {
+    for (const int64_t axis : integers_of(args["axis"])) dims.push_back(axis_in(axis, rank));
+  }
+  if (dims.empty()) throw Unsupported("flip of nothing");
+  backwards(g, node, args["m"], dims);
+}
+
+void rule_flip(NumpyGraph& graph, const TapeNode& node) { flip_rule(graph, node, -1); }
+void rule_flipud(NumpyGraph& graph, const TapeNode& node) { flip_rule(graph, node, 0); }
+void rule_fliplr(NumpyGraph& graph, const TapeNode& node) { flip_rule(graph, node, 1); }
+
+void part_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
+  const NumpyRules g{graph};
+  PyObject* array = PyTuple_GET_SIZE(node.args.get()) > 0 ? PyTuple_GET_ITEM(node.args.get(), 0) : nullptr;
+  const ArrayRef source = g.tensor(array);
+  if (!is_complex(g.fz().type(source).dtype)) {
+    if (node.outputs.at(0) != slot_of(array)) throw Unsupported(node.name + " of real numbers");
+    return;
+  }
+  if (g.result(node).fresh) throw Unsupported(node.name + " as a copy");
+  g.set_result(node, 0, g.view(op, {TensorArg{source}}));
+}
+
+void rule_real(NumpyGraph& graph, const TapeNode& node) { part_rule(graph, node, "real_part"); }
+void rule_imag(NumpyGraph& graph, const TapeNode& node) { part_rule(graph, node, "imag_part"); }
+
+/// np.array(x): a copy.
+void rule_array(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"object", "dtype", "copy", "order", "subok", "ndmin"});
+  if (args["order"] != nullptr && args["order"] != Py_None && text_of(args["order"]) != "K") {
+    throw Unsupported("the order of array");
+  }
+  const ValueId x = g.read(args["object"]);
+  if (is_complex(g.b().type(x).dtype) && !is_complex(g.result_dtype(node))) throw Unsupported("a complex cast");
+  if (g.b().type(x).sizes != g.result_sizes(node) || !g.result(node).fresh) throw Unsupported("such an array");
+  const ValueId made = g.b().op("clone", {TensorArg{g.b().cast(x, g.result_dtype(node))}});
+  g.set_value(node, 0, g.tested_cast(x, made));
+}
+
+/// A number of decimals: x * 10^n, rounded, divided again, as NumPy does it.
+void rule_round(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "decimals", "out"});
+  args.refuse({"out"});
+  const ValueId x = g.read(args["a"]);
+  const DType dtype = g.b().type(x).dtype;
+  const int64_t decimals = args.integer("decimals", 0);
+  if (g.result_dtype(node) != dtype || is_complex(dtype) || dtype == DType::kFloat16) throw Unsupported("such a round");
+  if (!is_floating(dtype)) {
+    if (decimals < 0) throw Unsupported("round of integers to tens");
+    return g.set_value(node, 0, g.b().op("clone", {TensorArg{x}}));
+  }
+  if (decimals == 0) return g.set_value(node, 0, g.b().unary("round", x));
+  constexpr int64_t kMost = 22;  // powers of ten that a float64 has
+  if (std::abs(decimals) > kMost) throw Unsupported("round to so many decimals");
+  const Scalar power(std::pow(10.0, static_cast<double>(std::abs(decimals))));
+  const ValueId scaled = g.tested(node, g.b().binary(decimals > 0 ? "mul" : "div", x, power), {x});
+  const ValueId whole = g.b().unary("round", scaled);
+  g.set_value(node, 0, g.tested(node, g.b().binary(decimals > 0 ? "div" : "mul", whole, power), {whole}));
+}
+
+void rule_nan_to_num(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"x", "copy", "nan", "posinf", "neginf"});
+  args.refuse({"posinf", "neginf"});
+  const ValueId x = g.read(args["x"]);
+  if (!args.flag("copy", true) || is_complex(g.b().type(x).dtype)) throw Unsupported("such a nan_to_num");
+  if (!is_floating(g.b().type(x).dtype)) return give(g, node, g.b().op("clone", {TensorArg{x}}));
+  const ValueId nan = args["nan"] == nullptr ? g.b().constant(0, g.b().type(x).dtype)
+                                             : g.as_dtype(args["nan"], g.b().type(x).dtype);
+  give(g, node, g.b().where(g.b().unary("isnan", x), nan, g.b().op("nan_to_num", {TensorArg{x}})));
+}
+
+void rule_trace(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "offset", "axis1", "axis2", "dtype", "out"});
+  args.refuse({"out", "dtype"});
+  const ValueId x = g.read(args["a"]);
+  const bool plain = args.integer("offset", 0) == 0 && args.integer("axis1", 0) == 0 && args.integer("axis2", 1) == 1;
+  if (!plain || g.b().type(x).dim() != 2) throw Unsupported("such a trace");
+  const DType result = g.result_dtype(node);
+  const DType acc = is_integral(result) || result == DType::kBool ? DType::kInt64 : result;
+  const int64_t count = std::min(g.shape(x)[0], g.shape(x)[1]);
+  const ValueId flat_x = flat(g, x);
+  const Expr step = g.b().ctx().constant(g.shape(x)[1] + 1);
+  const Expr end = g.b().ctx().constant(count == 0 ? 0 : (count - 1) * (g.shape(x)[1] + 1) + 1);
+  const ValueId across = g.b().slice(flat_x, 0, g.b().ctx().constant(0), end, step);
+  const ValueId sum = g.b().op("sum", {TensorArg{g.b().cast(across, acc)}, ints(g.b(), {0}), Scalar(false), acc});
+  g.set_value(node, 0, g.tested(node, g.b().cast(sum, result), {across}, {0}));
+}
+
+void rule_divmod(NumpyGraph& graph, const TapeNode& node) {
+  NumpyRules g{graph};
+  if (PyTuple_GET_SIZE(node.args.get()) != 2 || node.kwargs) throw Unsupported("such a divmod");
+  const std::vector<PyObject*> both = {PyTuple_GET_ITEM(node.args.get(), 0), PyTuple_GET_ITEM(node.args.get(), 1)};
+  const ValueId quotient = g.apply_ufunc("floor_divide", both), rest = g.apply_ufunc("remainder", both);
+  g.set_value(node, 0, quotient);
+  g.set_value(node, 1, rest);
 }
 
 /// The parts of an array along a dimension, one behind the other.
@@ -227,6 +356,25 @@ void rule_split(NumpyGraph& graph, const TapeNode& node) {
 
 }  // namespace
 
+/// The arrays of a tuple or list, or those that an array is made of.
+std::vector<ValueId> joined_parts(const NumpyRules& g, const TapeNode& node, PyObject* items) {
+  std::vector<ValueId> values;
+  if (items != nullptr && slot_of(items) >= 0) {
+    const ValueId x = g.read(items);
+    constexpr int64_t kMost = 64;
+    const int64_t count = g.b().type(x).dim() > 1 ? g.shape(x)[0] : 0;
+    if (count > kMost) throw Unsupported(node.name + " of so many arrays");
+    for (int64_t i = 0; i < count; ++i)
+      values.push_back(g.b().op("select", {TensorArg{x}, Scalar(int64_t{0}), Scalar(i)}));
+  } else if (items != nullptr && (PyTuple_Check(items) || PyList_Check(items))) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i)
+      values.push_back(g.read(PySequence_Fast_GET_ITEM(items, i)));
+  }
+  if (values.empty()) throw Unsupported(node.name + " of nothing, or of something other than arrays");
+  for (ValueId& x : values) x = g.tested_cast(x, g.b().cast(x, g.result_dtype(node)));
+  return values;
+}
+
 void add_numpy_join_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
       {"hstack", rule_hstack},
@@ -249,6 +397,17 @@ void add_numpy_join_rules(NumpyRuleTable& table) {
       {"atleast_1d", rule_at_least},
       {"atleast_2d", rule_at_least},
       {"atleast_3d", rule_at_least},
+      {"round", rule_round},
+      {"around", rule_round},
+      {"nan_to_num", rule_nan_to_num},
+      {"trace", rule_trace},
+      {"divmod", rule_divmod},
+      {"flip", rule_flip},
+      {"flipud", rule_flipud},
+      {"fliplr", rule_fliplr},
+      {"real", rule_real},
+      {"imag", rule_imag},
+      {"array", rule_array},
       {"split", rule_split},
       {"array_split", rule_split},
       {"hsplit", rule_split},

@@ -196,6 +196,21 @@ void scan_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
   g.set_value(node, 0, g.tested(node, g.b().cast(scan, result), {x}));
 }
 
+/// `add.accumulate` along its axis, which is the first one if none is given.
+void accumulate_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"array", "axis", "dtype", "out"});
+  args.refuse({"out"});
+  const DType result = g.result_dtype(node), acc = accumulator(result);
+  const ValueId x = g.b().cast(g.read(args["array"]), acc);
+  if (result == DType::kFloat16 || result == DType::kBool || g.b().type(x).dim() == 0) throw Unsupported("such a scan");
+  const ValueId scan = g.b().op(op, {TensorArg{x}, Scalar(args.integer("axis", 0)), acc});
+  g.set_value(node, 0, g.tested(node, g.b().cast(scan, result), {x}));
+}
+
+void rule_add_accumulate(NumpyGraph& graph, const TapeNode& node) { accumulate_rule(graph, node, "cumsum"); }
+void rule_multiply_accumulate(NumpyGraph& graph, const TapeNode& node) { accumulate_rule(graph, node, "cumprod"); }
+
 void rule_cumsum(NumpyGraph& graph, const TapeNode& node) { scan_rule(graph, node, "cumsum"); }
 void rule_cumprod(NumpyGraph& graph, const TapeNode& node) { scan_rule(graph, node, "cumprod"); }
 
@@ -221,6 +236,8 @@ void add_numpy_reduction_rules(NumpyRuleTable& table) {
       {"argmin", rule_argmin},
       {"cumsum", rule_cumsum},
       {"cumprod", rule_cumprod},
+      {"add.accumulate", rule_add_accumulate},
+      {"multiply.accumulate", rule_multiply_accumulate},
   };
   table.insert(rules.begin(), rules.end());
 }

@@ -94,6 +94,23 @@ ValueId floor(GraphBuilder& b, const Values& v) { return rounding(b, v, "floor")
 ValueId ceil(GraphBuilder& b, const Values& v) { return rounding(b, v, "ceil"); }
 ValueId trunc(GraphBuilder& b, const Values& v) { return rounding(b, v, "trunc"); }
 
+/// isnan and its kin, of either part of complex numbers.
+ValueId either_part(GraphBuilder& b, ValueId x, const char* test) {
+  if (!is_complex(b.type(x).dtype)) return b.op(test, {TensorArg{x}});
+  return b.binary("logical_or", b.unary(test, b.unary("real_part", x)), b.unary(test, b.unary("imag_part", x)));
+}
+
+ValueId is_nan(GraphBuilder& b, const Values& v) { return either_part(b, v[0], "isnan"); }
+ValueId is_infinite(GraphBuilder& b, const Values& v) { return either_part(b, v[0], "isinf"); }
+ValueId is_finite(GraphBuilder& b, const Values& v) {
+  if (!is_complex(b.type(v[0]).dtype)) return b.unary("isfinite", v[0]);
+  return b.binary("logical_and", b.unary("isfinite", b.unary("real_part", v[0])),
+                  b.unary("isfinite", b.unary("imag_part", v[0])));
+}
+ValueId logical_not(GraphBuilder& b, const Values& v) {
+  return is_complex(b.type(v[0]).dtype) ? b.binary("eq", v[0], Scalar(0.0)) : b.unary("logical_not", v[0]);
+}
+
 ValueId clip(GraphBuilder& b, const Values& v) { return b.binary("minimum", b.binary("maximum", v[0], v[1]), v[2]); }
 
 // Ufuncs that differ from the registry's operators even when operands have the loop's types. The others are Python names of
@@ -101,6 +118,7 @@ ValueId clip(GraphBuilder& b, const Values& v) { return b.binary("minimum", b.bi
 constexpr std::pair<std::string_view, Body> kBodies[] = {
     {"positive", identity}, {"absolute", absolute}, {"sign", sign},   {"conjugate", conjugate}, {"rint", rint},
     {"floor", floor},       {"ceil", ceil},         {"trunc", trunc}, {"clip", clip},
+    {"isnan", is_nan},      {"isinf", is_infinite}, {"isfinite", is_finite}, {"logical_not", logical_not},
 };
 
 /// What a ufunc means: an operator or a body; neither: nothing that is known.

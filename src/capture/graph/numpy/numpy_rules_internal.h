@@ -11,6 +11,7 @@ namespace tatara::capture {
 
 /// What rules do with the graph.
 struct NumpyRules {
+  using ArrayRef = NumpyGraph::ArrayRef;
   NumpyGraph& g;
 
   GraphBuilder& b() const { return g.builder_; }
@@ -25,6 +26,16 @@ struct NumpyRules {
   void set_value(const TapeNode& node, size_t k, ValueId value) const { g.set_value(node, k, value); }
   void set_result(const TapeNode& node, size_t k, NumpyGraph::ArrayRef ref) const { g.set_result(node, k, ref); }
   const TapeSlot& result(const TapeNode& node) const { return g.slot(node.outputs.at(0)); }
+  bool is_copy(ArrayRef ref) const { return g.is_copy(ref); }
+  ArrayRef flipped(ArrayRef source, const std::vector<int64_t>& dims) const { return g.flipped(source, dims); }
+  void set_late_view(const TapeNode& node, int base, int64_t offset, ArrayRef copy) const {
+    g.set_late_view(node, base, offset, copy);
+  }
+  /// A view of the array in slot `base`, `offset` elements behind its first one.
+  void set_view(const TapeNode& node, int base, int64_t offset, ArrayRef ref) const {
+    if (base < 0 || !g.is_copy(ref)) return g.set_result(node, 0, ref);
+    g.set_late_view(node, base, offset, g.fz_.fresh(g.fz_.read(ref)));
+  }
   const TapeSlot& info(int slot) const { return g.slot(slot); }
   const TapeSlot& slot(PyObject* o) const { return g.slot(slot_of(o)); }
   DType result_dtype(const TapeNode& node) const { return g.dtype_of_slot(node.outputs.at(0)); }
@@ -55,6 +66,8 @@ void add_numpy_shape_rules(NumpyRuleTable& table);
 void add_numpy_join_rules(NumpyRuleTable& table);
 void add_numpy_indexing_rules(NumpyRuleTable& table);
 void add_numpy_reduction_rules(NumpyRuleTable& table);
+/// The arrays of a tuple or list, or those that an array is made of, in the result's type.
+std::vector<ValueId> joined_parts(const NumpyRules& g, const TapeNode& node, PyObject* items);
 void g_write(NumpyGraph& g, PyObject* target, ValueId value);
 
 }  // namespace tatara::capture

@@ -16,8 +16,13 @@ int64_t rank_of(const NumpyRules& g, PyObject* array) { return g.fz().type(g.ten
 void give_view(const NumpyRules& g, const TapeNode& node, ArrayRef source, ArrayRef ref) {
   const TapeSlot& info = g.result(node);
   if (info.scalar) return g.set_value(node, 0, g.fz().read(ref));
+  if (!info.fresh && g.fz().type(source).sizes == g.fz().type(ref).sizes && !g.fz().same_storage(source, ref)) {
+    ref = source;
+  }
+  if (ref == source && !info.fresh) ref = g.view("alias", {TensorArg{source}});
   if (info.fresh == g.fz().same_storage(source, ref)) throw Unsupported(node.name + " shares memory as NumPy decides");
-  g.set_result(node, 0, ref);
+  if (info.fresh) return g.set_result(node, 0, ref);
+  g.set_view(node, slot_of(PyTuple_GET_ITEM(node.args.get(), 0)), 0, ref);
 }
 
 // ---- elementwise -----------------------------------------------------------------------------------------------------
@@ -42,14 +47,6 @@ void rule_clip(NumpyGraph& graph, const TapeNode& node) {
   if (given(low)) return g.set_value(node, 0, g.apply_ufunc("maximum", {args["a"], low}));
   if (given(high)) return g.set_value(node, 0, g.apply_ufunc("minimum", {args["a"], high}));
   throw Unsupported("clip without bounds");
-}
-
-void rule_round(NumpyGraph& graph, const TapeNode& node) {
-  NumpyRules g{graph};
-  const NumpyArgs args(node, g.np(), {"a", "decimals", "out"});
-  args.refuse({"out"});
-  if (args.integer("decimals", 0) != 0 || !is_floating(g.slot_dtype(args["a"]))) throw Unsupported("round to decimals");
-  g.set_value(node, 0, g.apply_ufunc("rint", {args["a"]}));
 }
 
 void rule_astype(NumpyGraph& graph, const TapeNode& node) {
@@ -122,18 +119,6 @@ void rule_arange(NumpyGraph& graph, const TapeNode& node) {
 
 // ---- joins -----------------------------------------------------------------------------------------------------------
 
-std::vector<ValueId> items_of(const NumpyRules& g, const TapeNode& node, PyObject* sequence) {
-  if (sequence == nullptr || (!PyTuple_Check(sequence) && !PyList_Check(sequence))) {
-    throw Unsupported(node.name + " of something other than a tuple or list");
-  }
-  std::vector<ValueId> values;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
-    values.push_back(g.b().cast(g.read(PySequence_Fast_GET_ITEM(sequence, i)), g.result_dtype(node)));
-  }
-  if (values.empty()) throw Unsupported(node.name + " of nothing");
-  return values;
-}
-
 int64_t axis_of(const NumpyArgs& args, int64_t rank, int64_t fallback) {
   PyObject* axis = args["axis"];
   if (axis == Py_None) throw Unsupported("axis None");
@@ -146,7 +131,7 @@ void rule_concatenate(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"arrays", "axis", "out", "dtype", "casting"});
   args.refuse({"out", "casting"});
-  std::vector<ValueId> values = items_of(g, node, args["arrays"]);
+  std::vector<ValueId> values = joined_parts(g, node, args["arrays"]);
   const int64_t axis = axis_of(args, g.b().type(values[0]).dim(), 0);
   g.set_value(node, 0, g.b().op("cat", {TensorList{std::move(values)}, Scalar(axis)}));
 }
@@ -155,7 +140,7 @@ void rule_stack(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"arrays", "axis", "out", "dtype", "casting"});
   args.refuse({"out", "casting"});
-  std::vector<ValueId> values = items_of(g, node, args["arrays"]);
+  std::vector<ValueId> values = joined_parts(g, node, args["arrays"]);
   const int64_t axis = axis_of(args, g.b().type(values[0]).dim() + 1, 0);
   for (ValueId& v : values) v = g.b().unsqueeze(v, axis);
   g.set_value(node, 0, g.b().op("cat", {TensorList{std::move(values)}, Scalar(axis)}));
@@ -265,11 +250,10 @@ void add_numpy_shape_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
       {"where", rule_where},
       {"clip", rule_clip},
-      {"round", rule_round},
-      {"around", rule_round},
       {"astype", rule_astype},
       {"copy", rule_copy},
       {"zeros", rule_zeros},
+      {"empty_like", rule_zeros},
       {"zeros_like", rule_zeros},
       {"ones_like", rule_ones},
       {"full_like", rule_full_like},
