@@ -6,6 +6,7 @@
 #include "capture/entries/stats.h"
 #include "capture/graph/numpy/numpy_graph.h"
 #include "capture/python/gil.h"
+#include "capture/run/numpy_stretch.h"
 #include "capture/run/report_details.h"
 #include "capture/run/runner.h"
 #include "capture/tape/transaction.h"
@@ -38,7 +39,8 @@ class Stretch {
     writes_ = !plan.input_writes.empty();
     // A copy of what is written to costs as much as some passes over it.
     constexpr size_t kCallsForCopy = 4;
-    most_kept_ = calls >= kCallsForCopy * plan.input_writes.size() ? Transaction::kMostInTrace : Transaction::kMostInCall;
+    most_kept_ =
+        calls >= kCallsForCopy * plan.input_writes.size() ? Transaction::kMostInTrace : Transaction::kMostInCall;
     for (const int slot : outputs_) {
       const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
       scalars_.push_back(info.scalar);
@@ -183,6 +185,7 @@ class Stretch {
           whole = {layouts[i].sizes, exact_strides(i, layouts[i]), 0};
         }
       }
+      if (!dense(whole)) whole = {{reach(whole)}, {1}, 0};
       buffers[b] = np.new_array(outs[b].dtype, whole.sizes, whole.strides);
       if (!buffers[b]) return false;
       pointers[b] = NumpyApi::data(buffers[b].get());
@@ -248,15 +251,16 @@ class Stretch {
     return n;
   }
 
+  /// Elements from the first to the last in memory; strides are not below zero.
+  static int64_t reach(const TensorLayout& layout) {
+    int64_t elements = 1;
+    for (size_t i = 0; i < layout.sizes.size(); ++i) elements += (layout.sizes[i] - 1) * layout.strides[i];
+    return elements;
+  }
+
   /// No gaps and no overlaps.
   static bool dense(const TensorLayout& layout) {
-    int64_t reach = 1;
-    for (size_t i = 0; i < layout.sizes.size(); ++i) {
-      if (layout.sizes[i] == 0) return true;
-      if (layout.strides[i] < 0) return false;
-      reach += (layout.sizes[i] - 1) * layout.strides[i];
-    }
-    return reach == numel(layout.sizes);
+    return numel(layout.sizes) == 0 || reach(layout) == numel(layout.sizes);
   }
 
   /// NumPy's strides, which differ from the plan's where a size is 0 or 1.
@@ -292,31 +296,6 @@ struct Part {
   Tests tests = Tests::kTogether;
   int faults = 0;  // runs in a row that met one
   int skip = 0;    // calls that NumPy makes before the stretch is tried again
-};
-
-/// The calls in [first, end) of a tape as a graph.
-class StretchGraph {
- public:
-  StretchGraph(const Tape& tape, const NumpyApi& np, PyObject* errstate, Tests tests)
-      : tape_(tape), last_(tape.last_uses()), graph_(tape, np, NumpyGraph::For::kArrays, tests) {
-    for (const int slot : tape.outputs()) last_[static_cast<size_t>(slot)] = std::numeric_limits<int>::max();
-    graph_.set_errstate(errstate);
-  }
-  bool made(int slot) const { return graph_.made(slot); }
-  const std::vector<NumpyGraph::LateView>& late_views() const { return graph_.late_views(); }
-  void add(const TapeNode& node) { graph_.add(node); }
-  TapeGraph finish(size_t end) {
-    std::vector<int> wanted;
-    for (size_t s = 0; s < tape_.slots().size(); ++s) {
-      if (graph_.made(static_cast<int>(s)) && last_[s] >= static_cast<int>(end)) wanted.push_back(static_cast<int>(s));
-    }
-    return graph_.finish(wanted);
-  }
-
- private:
-  const Tape& tape_;
-  std::vector<int> last_;
-  NumpyGraph graph_;
 };
 
 CompileResult compile_stretch(const Graph& graph, const CompileOptions& options) {
@@ -548,8 +527,8 @@ class Splitter {
       const CompileResult result = compile_stretch(made.graph, options_);
       entry_.report.lowered_text += result.lowered_text;
       join(details_of(result));
-      part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape_, graph->late_views(),
-                                               end - part.first);
+      part.stretch =
+          std::make_unique<Stretch>(result.executable, std::move(made), tape_, graph->late_views(), end - part.first);
     } catch (const std::exception& error) {
       forget_error();
       for (size_t n = first_; n < end; ++n) host(tape_.nodes()[n], error.what());

@@ -71,8 +71,10 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
   if (PyObject* done = random_call(callable, args, kwargs); done != not_handled() || !tracing()) return done;
   if (PyFunction_Check(callable)) return numpy_builtin(callable, known, name_of(callable), args, kwargs);
   if (np.is_ufunc(callable)) {
-    const bool mutates =
-        arguments_have_out(kwargs) || PyTuple_GET_SIZE(args) > PyLong_AsLong(attr(callable, "nin").get());
+    bool mutates = arguments_have_out(kwargs);
+    for (Py_ssize_t i = PyLong_AsSsize_t(attr(callable, "nin").get()); i < PyTuple_GET_SIZE(args); ++i) {
+      mutates = mutates || PyTuple_GET_ITEM(args, i) != Py_None;
+    }
     return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), name_of(callable), mutates});
   }
   if (np.is_dispatcher(callable)) return numpy_dispatcher(callable, known, args, kwargs);
@@ -162,6 +164,10 @@ PyObject* NumpyTracing::numpy_foreign(PyObject* callable, const KnownCall& known
   return not_handled();
 }
 
+PyObject* NumpyTracing::size_break(const std::string& name) {
+  return numpy_break("a NumPy value decides the size of an array (" + name + ")");
+}
+
 PyObject* NumpyTracing::numpy_dispatcher(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs) {
   const std::string name = name_of(callable);
   const std::string module = text_of(attr_or_null(callable, "__module__").get());
@@ -171,6 +177,12 @@ PyObject* NumpyTracing::numpy_dispatcher(PyObject* callable, const KnownCall& kn
     PyObject* result = PyObject_Call(callable, args, kwargs);
     --bypass_;
     return result;
+  }
+  if (known.is(kArraySize)) {
+    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(args); ++i) {
+      if (numpy_inside(PyTuple_GET_ITEM(args, i))) return size_break(name);
+    }
+    if (kwargs != nullptr && numpy_inside(kwargs)) return size_break(name);
   }
   const bool condition_only = module == "numpy" && name == "where" && PyTuple_GET_SIZE(args) < 3;
   if (known.is(kArrayFunction) && !known.is(kArrayBody) && !condition_only) {
@@ -192,7 +204,7 @@ PyObject* NumpyTracing::numpy_builtin(PyObject* callable, const KnownCall& known
                                       PyObject* args, PyObject* kwargs) {
   if (known.is(kArrayBuiltin)) {
     if (known.is(kArraySize) && (numpy_inside(args) || (kwargs != nullptr && numpy_inside(kwargs)))) {
-      return numpy_break("a NumPy value decides the size of an array (" + name + ")");
+      return size_break(name);
     }
     return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), name, false});
   }

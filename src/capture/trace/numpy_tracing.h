@@ -32,6 +32,7 @@ class NumpyTracing final : public TraceFeature {
                              PyObject* kwnames);
   /// Breaks the graph, then lets the VM go on: not_handled(), or null with an error.
   PyObject* numpy_break(const std::string& reason);
+  PyObject* size_break(const std::string& name);
   PyObject* numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
                            bool mutates = false);
   PyObject* numpy_binary(int op, PyObject* left, PyObject* right);

@@ -84,6 +84,11 @@ bool NumpyGraph::reads_all(const TapeNode& node) const {
       "tile",
       "maximum.reduce",
       "minimum.reduce",
+      "add.accumulate",
+      "multiply.accumulate",
+      "nansum",
+      "nanprod",
+      "nan_to_num",
   };
   if (among(kAll, node.name)) return true;
   return find_numpy_ufunc(node.name) && !node.outputs.empty();
@@ -98,7 +103,12 @@ void NumpyGraph::compute_in_full(std::vector<ArrayRef>& outputs, const std::vect
     settle(refs_[s]);
     if (holds_tests_[s]) in_full_.push_back(fz_.read(refs_[s]));
   }
-  for (const ValueId value : in_full_) outputs.push_back(fz_.fresh(value));
+  for (const ValueId value : in_full_) {
+    const bool given =
+        std::any_of(outputs.begin(), outputs.end(), [&](ArrayRef ref) { return fz_.read(ref) == value; });
+    if (given) continue;
+    outputs.push_back(fz_.fresh(builder_.op("clone", {TensorArg{value}, std::string("contiguous_format")})));
+  }
 }
 
 /// Before the rule of a call: what it reads has been tested, if its result does not tell.
@@ -136,7 +146,11 @@ void NumpyGraph::begin_tests(const TapeNode& node) {
 void NumpyGraph::end_tests(const TapeNode& node) {
   if (tests_ == Tests::kNone) return;
   const bool all = reads_all(node);
-  bool holds = tests_made_ != tests_before_ || !untested_.empty();
+  bool holds = tests_made_ != tests_before_;
+  for (const int index : node.outputs) {
+    const ArrayRef ref = refs_[static_cast<size_t>(index)];
+    holds = holds || (ref >= 0 && untested_.contains(fz_.read(ref)));
+  }
   const auto look = [&](int index) {
     const auto at = static_cast<size_t>(index);
     if (std::find(node.outputs.begin(), node.outputs.end(), index) != node.outputs.end()) return;
@@ -148,6 +162,7 @@ void NumpyGraph::end_tests(const TapeNode& node) {
   if (node.kwargs) for_each_slot(node.kwargs.get(), look);
   for (const int index : node.outputs) {
     const auto at = static_cast<size_t>(index);
+    if (!made_[at]) continue;  // an array that came in
     holds_tests_[at] = holds_tests_[at] || holds;
   }
 }

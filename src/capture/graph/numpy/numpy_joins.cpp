@@ -230,6 +230,28 @@ void rule_flip(NumpyGraph& graph, const TapeNode& node) { flip_rule(graph, node,
 void rule_flipud(NumpyGraph& graph, const TapeNode& node) { flip_rule(graph, node, 0); }
 void rule_fliplr(NumpyGraph& graph, const TapeNode& node) { flip_rule(graph, node, 1); }
 
+void rule_rot90(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"m", "k", "axes"});
+  const ArrayRef source = g.tensor(args["m"]);
+  const int64_t rank = g.fz().type(source).dim(), turns = ((args.integer("k", 1) % 4) + 4) % 4;
+  std::vector<int64_t> axes = missing(args["axes"]) ? std::vector<int64_t>{0, 1} : integers_of(args["axes"]);
+  if (axes.size() != 2 || turns == 0 || g.result(node).fresh) throw Unsupported("such a rot90");
+  for (int64_t& axis : axes) axis = axis_in(axis, rank);
+  int64_t offset = 0;
+  for (size_t i = 0; i < 2; ++i) {
+    const bool turned = turns == 2 || turns == (i == 0 ? 3 : 1);
+    const int64_t size = g.fz().type(source).sizes[static_cast<size_t>(axes[i])].const_value();
+    if (size == 0) throw Unsupported("an empty array");
+    if (!turned) continue;
+    PyObject* const strides = g.slot(args["m"]).strides.get();
+    offset += (size - 1) * PyLong_AsLongLong(PyTuple_GET_ITEM(strides, static_cast<Py_ssize_t>(axes[i])));
+  }
+  const ValueId x = g.fz().read(source);
+  const ValueId made = g.b().op("rot90", {TensorArg{x}, Scalar(turns), ints(g.b(), axes)});
+  g.set_late_view(node, slot_of(args["m"]), offset, g.fz().fresh(made));
+}
+
 void part_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
   const NumpyRules g{graph};
   PyObject* array = PyTuple_GET_SIZE(node.args.get()) > 0 ? PyTuple_GET_ITEM(node.args.get(), 0) : nullptr;
@@ -288,8 +310,8 @@ void rule_nan_to_num(NumpyGraph& graph, const TapeNode& node) {
   const ValueId x = g.read(args["x"]);
   if (!args.flag("copy", true) || is_complex(g.b().type(x).dtype)) throw Unsupported("such a nan_to_num");
   if (!is_floating(g.b().type(x).dtype)) return give(g, node, g.b().op("clone", {TensorArg{x}}));
-  const ValueId nan = args["nan"] == nullptr ? g.b().constant(0, g.b().type(x).dtype)
-                                             : g.as_dtype(args["nan"], g.b().type(x).dtype);
+  const ValueId nan =
+      args["nan"] == nullptr ? g.b().constant(0, g.b().type(x).dtype) : g.as_dtype(args["nan"], g.b().type(x).dtype);
   give(g, node, g.b().where(g.b().unary("isnan", x), nan, g.b().op("nan_to_num", {TensorArg{x}})));
 }
 
@@ -405,6 +427,7 @@ void add_numpy_join_rules(NumpyRuleTable& table) {
       {"flip", rule_flip},
       {"flipud", rule_flipud},
       {"fliplr", rule_fliplr},
+      {"rot90", rule_rot90},
       {"real", rule_real},
       {"imag", rule_imag},
       {"array", rule_array},

@@ -69,6 +69,32 @@ void rule_sum(NumpyGraph& graph, const TapeNode& node) {
   sum_rule(g, node, args, "a");
 }
 
+/// nansum and nanprod: NaNs count as `neutral`.
+void without_nans(NumpyGraph& graph, const TapeNode& node, double neutral) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "axis", "dtype", "out", "keepdims", "initial", "where"});
+  args.refuse({"dtype", "out", "initial", "where"});
+  Reduction r = reduction(g, args, "a");
+  const DType dtype = g.b().type(r.x).dtype, result = g.result_dtype(node);
+  if (!is_floating(dtype) || result != dtype) throw Unsupported(node.name + " of this type");
+  const ValueId given = r.x;
+  r.x = g.b().where(g.b().unary("isnan", given), g.b().constant(neutral, dtype), given);
+  ValueId made = kNoValue;
+  if (neutral == 0) {
+    made = sum_of(g, r.x, r, result);
+  } else {
+    if (r.keepdims || (r.dims.size() > 1 && r.dims.size() != g.shape(r.x).size()))
+      throw Unsupported("nanprod over axes");
+    const bool all = r.dims.size() > 1;
+    const ValueId x = all ? g.b().reshape(r.x, {g.b().type(r.x).numel(g.b().ctx())}) : r.x;
+    made = g.b().op("prod", {TensorArg{x}, Scalar(all ? 0 : r.dims[0]), Scalar(false), dtype});
+  }
+  g.set_value(node, 0, g.tested(node, made, {r.x}, r.dims, r.keepdims));
+}
+
+void rule_nansum(NumpyGraph& graph, const TapeNode& node) { without_nans(graph, node, 0); }
+void rule_nanprod(NumpyGraph& graph, const TapeNode& node) { without_nans(graph, node, 1); }
+
 void rule_add_reduce(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"array", "axis", "dtype", "out", "keepdims", "initial", "where"});
@@ -221,6 +247,8 @@ void add_numpy_reduction_rules(NumpyRuleTable& table) {
       {"sum", rule_sum},
       {"add.reduce", rule_add_reduce},
       {"prod", rule_prod},
+      {"nansum", rule_nansum},
+      {"nanprod", rule_nanprod},
       {"mean", rule_mean},
       {"var", rule_var},
       {"std", rule_std},

@@ -116,9 +116,19 @@ ValueId clip(GraphBuilder& b, const Values& v) { return b.binary("minimum", b.bi
 // Ufuncs that differ from the registry's operators even when operands have the loop's types. The others are Python names of
 // operators ("numpy.add").
 constexpr std::pair<std::string_view, Body> kBodies[] = {
-    {"positive", identity}, {"absolute", absolute}, {"sign", sign},   {"conjugate", conjugate}, {"rint", rint},
-    {"floor", floor},       {"ceil", ceil},         {"trunc", trunc}, {"clip", clip},
-    {"isnan", is_nan},      {"isinf", is_infinite}, {"isfinite", is_finite}, {"logical_not", logical_not},
+    {"positive", identity},
+    {"absolute", absolute},
+    {"sign", sign},
+    {"conjugate", conjugate},
+    {"rint", rint},
+    {"floor", floor},
+    {"ceil", ceil},
+    {"trunc", trunc},
+    {"clip", clip},
+    {"isnan", is_nan},
+    {"isinf", is_infinite},
+    {"isfinite", is_finite},
+    {"logical_not", logical_not},
 };
 
 /// What a ufunc means: an operator or a body; neither: nothing that is known.

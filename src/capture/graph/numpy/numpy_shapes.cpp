@@ -20,6 +20,9 @@ void give_view(const NumpyRules& g, const TapeNode& node, ArrayRef source, Array
     ref = source;
   }
   if (ref == source && !info.fresh) ref = g.view("alias", {TensorArg{source}});
+  if (info.fresh && g.fz().same_storage(source, ref)) {
+    return g.set_value(node, 0, g.b().op("clone", {TensorArg{g.fz().read(ref)}, std::string("contiguous_format")}));
+  }
   if (info.fresh == g.fz().same_storage(source, ref)) throw Unsupported(node.name + " shares memory as NumPy decides");
   if (info.fresh) return g.set_result(node, 0, ref);
   g.set_view(node, slot_of(PyTuple_GET_ITEM(node.args.get(), 0)), 0, ref);
@@ -210,6 +213,7 @@ void rule_swapaxes(NumpyGraph& graph, const TapeNode& node) {
 /// reshape, ravel, squeeze, expand_dims: the result's sizes are known, C order.
 void reshaped(const NumpyRules& g, const TapeNode& node, PyObject* array) {
   const ArrayRef source = g.tensor(array);
+  if (node.outputs.at(0) == slot_of(array)) return;  // the array itself
   give_view(g, node, source, g.view("reshape", {TensorArg{source}, SymInts{g.result_sizes(node)}}));
 }
 

@@ -1,0 +1,36 @@
+// A stretch of a tape of NumPy calls as a graph.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "capture/graph/numpy/numpy_graph.h"
+
+namespace tatara::capture {
+
+/// The calls in [first, end) of a tape as a graph.
+class StretchGraph {
+ public:
+  StretchGraph(const Tape& tape, const NumpyApi& np, PyObject* errstate, NumpyGraph::Tests tests)
+      : tape_(tape), last_(tape.last_uses()), graph_(tape, np, NumpyGraph::For::kArrays, tests) {
+    for (const int slot : tape.outputs()) last_[static_cast<size_t>(slot)] = std::numeric_limits<int>::max();
+    graph_.set_errstate(errstate);
+  }
+  bool made(int slot) const { return graph_.made(slot); }
+  const std::vector<NumpyGraph::LateView>& late_views() const { return graph_.late_views(); }
+  void add(const TapeNode& node) { graph_.add(node); }
+  TapeGraph finish(size_t end) {
+    std::vector<int> wanted;
+    for (size_t s = 0; s < tape_.slots().size(); ++s) {
+      if (graph_.made(static_cast<int>(s)) && last_[s] >= static_cast<int>(end)) wanted.push_back(static_cast<int>(s));
+    }
+    return graph_.finish(wanted);
+  }
+
+ private:
+  const Tape& tape_;
+  std::vector<int> last_;
+  NumpyGraph graph_;
+};
+
+}  // namespace tatara::capture
