@@ -45,7 +45,7 @@ NATIVE: dict[str, Callable[..., Any]] = {
     "trace": lambda x, y: np.trace(x) * 2,
     "divmod": lambda x, y: divmod(x, y),
     "bodies": lambda x, y: [np.outer(x[0], y[0]), np.isclose(x, y), np.trapezoid(x), np.ptp(x), np.fft.fftshift(x)],
-    "more bodies": lambda x, y: [np.polyval(x[0], y), np.angle(x + 1j * y), np.gradient(x)],
+    "more bodies": lambda x, y: [np.polyval(x[0], y), np.angle(x + 1j * y), np.trapezoid(x, axis=0), np.ptp(y, axis=1)],
     "accumulated": lambda x, y: [np.add.accumulate(x), np.cumulative_sum(y, axis=1)],
     "copies": lambda x, y: [np.array(x), np.array(y[::2])],
     "complex tests": lambda x, y: [np.isnan(x + 1j * y), np.isfinite(x + 1j * y), np.logical_not(x * 0j)],

@@ -183,7 +183,7 @@ void NumpyGraph::set_result(const TapeNode& node, size_t k, ArrayRef ref) {
 void NumpyGraph::add(const TapeNode& node) {
   builder_.set_location({std::make_shared<const std::string>(node.location.file),
                          std::make_shared<const std::string>(node.location.function), node.location.line});
-  const NumpyRule rule = find_numpy_rule(node, np_);
+  const NumpyRule rule = find_numpy_rule(node, np_, purpose_ == For::kTensors);
   const auto apply = [&] {
     if (rule == nullptr) throw Unsupported("no operator for numpy's " + node.name);
     rule(*this, node);

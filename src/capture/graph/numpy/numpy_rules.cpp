@@ -273,12 +273,17 @@ bool is_numpys_own(const TapeNode& node, const NumpyApi& np) {
 
 bool find_numpy_ufunc(const std::string& name) { return static_cast<bool>(find_ufunc(name)); }
 
-NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np) {
+NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_tensors) {
   if (!is_numpys_own(node, np)) return nullptr;
+  static const NumpyRuleTable joins = [] {
+    NumpyRuleTable made;
+    add_numpy_join_rules(made);
+    return made;
+  }();
+  if (const auto found = joins.find(node.name); found != joins.end()) return for_tensors ? nullptr : found->second;
   static const NumpyRuleTable table = [] {
     NumpyRuleTable made;
     add_numpy_shape_rules(made);
-    add_numpy_join_rules(made);
     add_numpy_indexing_rules(made);
     add_numpy_reduction_rules(made);
     return made;

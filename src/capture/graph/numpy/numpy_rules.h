@@ -7,8 +7,8 @@ namespace tatara::capture {
 
 using NumpyRule = void (*)(NumpyGraph&, const TapeNode&);
 
-/// Null when NumPy runs the call.
-NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np);
+/// Null when NumPy runs the call. `for_tensors`: without those rules beside which the package has a meaning for tensors.
+NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_tensors);
 
 /// Whether the name is that of a ufunc with a rule.
 bool find_numpy_ufunc(const std::string& name);
