@@ -24,7 +24,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ALLOWED = {
     ("compiler", "Store"): "kernel_store.cpp has options of its own and is compiled alone",
     ("capture/tape", "slot_type"): "one takes nothing, one a slot",
-    ("capture/graph/numpy", "items_of"): "one takes an object, one three arguments",
 }
 # What sources with options of their own, which are compiled alone, define.
 ALONE = re.compile(r"runtime/host/gemm_avx[^/]*\.cpp")
