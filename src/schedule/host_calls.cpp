@@ -37,8 +37,18 @@ void emit_host_call(State& s, int unit) {
   call.overload = node.op->host_overload;
   call.location = node.location;
   call.node = s.units[static_cast<size_t>(unit)].node;
-  for (const Arg& arg : node.args) {
-    if (const auto* tensor = std::get_if<TensorArg>(&arg)) {
+  for (size_t i = 0; i < node.args.size(); ++i) {
+    const Arg& arg = node.args[i];
+    const bool number = i < node.op->schema.args.size() && node.op->schema.args[i].takes_value;
+    if (const auto* tensor = std::get_if<TensorArg>(&arg); tensor != nullptr && number && tensor->value != kNoValue) {
+      const int index = add_tensor(s, call, tensor->value);
+      const BufferRef& ref = call.tensors.back();
+      const Device device = s.out.plan.buffers[static_cast<size_t>(ref.buffer)].device;
+      if (ref.dtype != DType::kFloat64 || device.kind != DeviceKind::kCpu) {
+        throw Unsupported(str_cat(call.op, " with a number that a GPU computes"));
+      }
+      call.args.emplace_back(HostCall::NumberSlot{index});
+    } else if (tensor != nullptr) {
       const int index = tensor->value == kNoValue ? -1 : add_tensor(s, call, tensor->value);
       call.args.emplace_back(HostCall::TensorSlot{index});
     } else if (const auto* list = std::get_if<TensorList>(&arg)) {

@@ -82,7 +82,10 @@ struct HostCall {
   struct OutSlot {
     int index;
   };  // out= argument writing tensors[index]
-  using HostArg = std::variant<NoneArg, TensorSlot, TensorListSlot, OutSlot, Scalar, SymInts, DType, Device,
+  struct NumberSlot {
+    int index;
+  };  // a number, which tensors[index] holds when the call is made
+  using HostArg = std::variant<NoneArg, TensorSlot, TensorListSlot, OutSlot, NumberSlot, Scalar, SymInts, DType, Device,
                                std::string, std::vector<bool>, std::vector<double>>;
   std::vector<HostArg> args;  // in the order of the host's schema
   std::vector<BufferRef> tensors;

@@ -110,7 +110,7 @@ void fields(Io& io, HostCall::HostArg& arg) {
     } else if constexpr (std::is_same_v<T, HostCall::TensorListSlot>) {
       auto& [indices] = value;
       list(io, indices, [&](int& index) { io.index(index, Of::kTensors, true); });
-    } else if constexpr (std::is_same_v<T, HostCall::OutSlot>) {
+    } else if constexpr (std::is_same_v<T, HostCall::OutSlot> || std::is_same_v<T, HostCall::NumberSlot>) {
       auto& [index] = value;
       io.index(index, Of::kTensors, false);
     } else if constexpr (std::is_same_v<T, Scalar> || std::is_same_v<T, Device>) {

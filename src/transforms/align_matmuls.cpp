@@ -83,8 +83,7 @@ ValueId split_inner(GraphBuilder& b, const Node& node, const std::vector<Arg>& a
   const ValueId most = part(*node.op, args, left, ctx.constant(0), at);
   const ValueId rest = part(OpRegistry::global().get("mm"), std::vector<Arg>(2), 0, at, end);
   if (left == 1) {
-    const Scalar factor = std::get<Scalar>(args[4]);
-    return b.binary("add", most, b.binary("mul", rest, factor));
+    return b.binary("add", most, b.op("mul", {TensorArg{rest}, args[4]}));
   }
   return b.binary("add", most, rest);
 }

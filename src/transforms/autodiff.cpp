@@ -105,8 +105,9 @@ class Reverse {
     if (!node.op->traits.adds_elements) return false;
     const NodeId base = graph_.value(std::get<TensorArg>(node.args[0]).value).producer;
     if (base < 0 || !graph_.node(base).op->traits.fills) return false;
-    const auto& filler = std::get<Scalar>(graph_.node(base).args[1]);
-    if (!std::holds_alternative<double>(filler) || std::get<double>(filler) != 0) return false;
+    const auto* const filler = std::get_if<Scalar>(&graph_.node(base).args[1]);
+    const auto* const number = filler != nullptr ? std::get_if<double>(filler) : nullptr;
+    if (number == nullptr || *number != 0) return false;
     const TensorType &ours = graph_.type(part), &theirs = graph_.type(sum);
     const bool exact = ours.dtype == DType::kFloat32 || ours.dtype == DType::kFloat64;
     return exact && ours.dtype == theirs.dtype && ours.sizes == theirs.sizes && ours.strides == theirs.strides;

@@ -54,6 +54,10 @@ std::vector<InferredTensor> LiveInference::infer(const Tape& tape, const TapeNod
   return impl_->converter->infer(node);
 }
 
+std::vector<NumberWithin> LiveInference::bounds() const {
+  return impl_->converter == nullptr ? std::vector<NumberWithin>() : impl_->converter->bounds();
+}
+
 std::vector<int64_t> LiveInference::versions() const {
   return impl_->converter == nullptr ? std::vector<int64_t>() : impl_->converter->versions();
 }

@@ -8,6 +8,7 @@
 
 #include "capture/tape/tape.h"
 #include "ir/graph.h"
+#include "ops/core/op_def.h"
 #include "support/pass_options.h"
 
 namespace tatara::capture {
@@ -74,6 +75,12 @@ struct InferredTensor {
   std::vector<Expr> sizes, strides;  // of the trace's context
 };
 
+/// What an operator asks of a number that varies.
+struct NumberWithin {
+  int slot;
+  Within within;
+};
+
 /// Result types from the registry while a trace is open: no call of the host, so no import of its Python decompositions.
 class LiveInference {
  public:
@@ -82,6 +89,8 @@ class LiveInference {
   /// Results of the node (its outputs not set yet). Throws Unsupported when the registry cannot tell, InvalidArgument when the
   /// call is wrong.
   std::vector<InferredTensor> infer(const Tape& tape, const TapeNode& node);
+  /// What the last call asks of numbers that vary.
+  std::vector<NumberWithin> bounds() const;
   /// The tensor in `slot` is the result `ref`.
   void bind(int slot, int32_t ref);
   /// The host has changed the shape of what is in the slot.

@@ -144,9 +144,10 @@ Scalar scalar_of(ExprContext& ctx, PyObject* o) {
   return std::complex<double>(c.real, c.imag);
 }
 
-NodeSource::NodeSource(const TapeNode& node, const std::vector<TensorRef>& refs, ExprContext& ctx)
+NodeSource::NodeSource(const TapeNode& node, const std::vector<TensorRef>& refs, ExprContext& ctx, const Tape* tape)
     : refs_(refs),
       ctx_(ctx),
+      tape_(tape),
       dispatcher_(is_dispatcher_operator(node.func.get())),
       overload_(overload_arguments(node.func.get())) {
   positional_ = static_cast<size_t>(PyTuple_GET_SIZE(node.args.get()));
@@ -171,7 +172,11 @@ void NodeSource::swap_operands() {
   std::swap(items_[0], items_[1]);
 }
 
-ArgKind NodeSource::kind(size_t item) const { return kind_of(items_[item]); }
+ArgKind NodeSource::kind(size_t item) const {
+  const int slot = slot_of(items_[item]);
+  const bool number = slot >= 0 && tape_ != nullptr && tape_->slots()[static_cast<size_t>(slot)].number;
+  return number ? ArgKind::kVarying : kind_of(items_[item]);
+}
 
 std::vector<ValueId> NodeSource::tensors(size_t item) {
   std::vector<ValueId> result;

@@ -31,7 +31,8 @@ class NodeSource final : public ArgSource {
  public:
   using TensorRef = Functionalizer::TensorRef;
 
-  NodeSource(const TapeNode& node, const std::vector<TensorRef>& refs, ExprContext& ctx);
+  /// `tape`: numbers that vary are told from tensors by it.
+  NodeSource(const TapeNode& node, const std::vector<TensorRef>& refs, ExprContext& ctx, const Tape* tape = nullptr);
   /// The operands of a reflected form the other way round.
   void swap_operands();
   /// The tensors given as out=.
@@ -67,6 +68,7 @@ class NodeSource final : public ArgSource {
 
   const std::vector<TensorRef>& refs_;
   ExprContext& ctx_;
+  const Tape* tape_;
   bool dispatcher_;  // the call is of an operator of the dispatcher (torch.ops), not of a Python function
   const OverloadArguments& overload_;
   size_t positional_ = 0;

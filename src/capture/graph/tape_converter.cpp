@@ -359,8 +359,11 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
     return steps_->results_of(node, std::move(types));
   }
   if (const int factor = numbers_.factor_of(node); factor >= 0) return numbers_.scaled(node, factor);
+  numbers_.forget_bounds();
   if (node.name == "__getitem__") return {indexing_.get_item(node)};
   if (node.name == "__setitem__") {
+    const int value = slot_of(PyTuple_GET_ITEM(node.args.get(), 2)), of = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+    if (!numbers_.may_set(c_.ref(of), value)) throw Unsupported("a float that varies, written to integers");
     indexing_.set_item(node);
     return {};
   }
@@ -376,17 +379,17 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
     bool reads = false;
     for_each_slot(node.args.get(), [&reads](int) { reads = true; });
     if (!reads) return {constant(node)};
+    if (numbers_.is_list(node)) return {numbers_.list(node)};
   }
   const std::string in_place = view_in_place(node), name = in_place.empty() ? known_name(node) : in_place;
   if (name.empty()) return opaque_results(node);
   const Candidates* candidates = OpRegistry::global().find_python(name);
   std::string refusal = "no form of " + name + " takes these arguments";
-  const std::vector<TensorRef> cast = numbers_.cast(node);
   for (const OpRegistry::PythonName& candidate : *candidates) {
-    NodeSource source(node, cast.empty() ? c_.refs : cast, c_.builder.ctx());
+    NodeSource source(node, c_.refs, c_.builder.ctx(), c_.tape);
     if (candidate.form == OpRegistry::PythonName::Form::kReflected) source.swap_operands();
     std::optional<std::vector<Arg>> args = bind_args(c_.builder.ctx(), candidate.op->schema, source);
-    if (!args) continue;
+    if (!args || !numbers_.fits(*candidate.op, *args)) continue;
     try {
       if (!in_place.empty()) return {c_.fz.reshape_inplace(*candidate.op, std::move(*args))};
       return results_of(node, candidate, std::move(*args), source.out());

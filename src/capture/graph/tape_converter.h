@@ -39,6 +39,7 @@ class TapeConverter {
   void bind(int slot, TensorRef ref);
   void forget(int slot);
   std::vector<int64_t> versions() const { return c_.versions(); }
+  const std::vector<NumberWithin>& bounds() const { return numbers_.bounds(); }
 
  private:
   void note_slot(int slot);

@@ -134,12 +134,14 @@ bool TapeIndexing::fill_masked(const TapeNode& node) {
   PyObject* key = PyTuple_GET_ITEM(node.args.get(), 1);
   PyObject* value = PyTuple_GET_ITEM(node.args.get(), 2);
   const int mask = slot_of(key);
-  if (mask < 0 || slot_of(value) >= 0 || (!PyLong_Check(value) && !PyFloat_Check(value))) return false;
+  const int number = slot_of(value);
+  if (mask < 0 || (number >= 0 && !c_.slot(number).number)) return false;
+  if (number < 0 && !PyLong_Check(value) && !PyFloat_Check(value)) return false;
   const TensorRef self = c_.refs[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)))];
   const TensorRef where = c_.refs[static_cast<size_t>(mask)];
   if (c_.fz.type(where).dtype != DType::kBool || c_.fz.type(where).sizes != c_.fz.type(self).sizes) return false;
-  c_.fz.apply_inplace(OpRegistry::global().get("masked_fill"),
-                      {TensorArg{self}, TensorArg{where}, scalar_of(c_.builder.ctx(), value)});
+  const Arg fill = number >= 0 ? Arg(TensorArg{c_.ref(number)}) : Arg(scalar_of(c_.builder.ctx(), value));
+  c_.fz.apply_inplace(OpRegistry::global().get("masked_fill"), {TensorArg{self}, TensorArg{where}, fill});
   return true;
 }
 

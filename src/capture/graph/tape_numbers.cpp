@@ -1,6 +1,6 @@
 #include "capture/graph/tape_numbers.h"
 
-#include <array>
+#include <algorithm>
 #include <optional>
 
 #include "capture/graph/tape_arguments.h"
@@ -17,6 +17,7 @@ void TapeNumbers::add_input(int slot) {
   TensorType type;
   const bool is_float = info.derived || !info.bits.empty();
   type.dtype = is_float ? DType::kFloat64 : DType::kUInt8;
+  type.is_wrapped_number = is_float;
   if (!is_float) {
     type.sizes = {size_in(ctx, info.symbolic_sizes[0])};
     type.strides = {ctx.constant(1)};
@@ -62,7 +63,7 @@ void TapeNumbers::convert(const TapeNode& node) {
     if (node.name == "number.item") return operands[0];
     throw Unsupported(node.name + " on a float that the graph computes");
   }();
-  c_.refs[static_cast<size_t>(slot)] = c_.fz.fresh(result);
+  c_.refs[static_cast<size_t>(slot)] = c_.fz.fresh(c_.builder.unary("as_number", result));
 }
 
 int TapeNumbers::factor_of(const TapeNode& node) const {
@@ -70,7 +71,7 @@ int TapeNumbers::factor_of(const TapeNode& node) const {
   const char* const name = factor_argument(node.name, node.args.get());
   PyObject* const factor = name != nullptr ? PyDict_GetItemString(node.kwargs.get(), name) : nullptr;
   const int slot = factor != nullptr ? slot_of(factor) : -1;
-  return slot >= 0 && (c_.slot(slot).number || multiplies(node, slot)) ? slot : -1;
+  return slot >= 0 && !c_.slot(slot).number && multiplies(node, slot) ? slot : -1;
 }
 
 /// Whether an operator of both computes in the type of the first, to which it casts the other exactly.
@@ -111,32 +112,77 @@ std::vector<TapeNumbers::TensorRef> TapeNumbers::scaled(const TapeNode& node, in
   return {refs[0]};
 }
 
-std::vector<TapeNumbers::TensorRef> TapeNumbers::cast(const TapeNode& node) {
-  const auto slot = [&](Py_ssize_t i) { return slot_of(PyTuple_GET_ITEM(node.args.get(), i)); };
-  if (PyTuple_GET_SIZE(node.args.get()) == 3 && node.name.rfind("lerp", 0) == 0 && slot(2) >= 0 &&
-      c_.tape->slots()[static_cast<size_t>(slot(2))].number) {
-    // The weight, which eager's kernel has in the tensors' type.
-    std::vector<TensorRef> refs = c_.refs;
-    TensorRef& weight = refs[static_cast<size_t>(slot(2))];
-    weight = c_.fz.fresh(c_.builder.cast(c_.fz.read(weight), c_.fz.type(c_.refs[static_cast<size_t>(slot(0))]).dtype));
-    return refs;
-  }
-  if (PyTuple_GET_SIZE(node.args.get()) != 2) return {};
-  const auto is_number = [&](int s) {
-    const TapeSlot* info = s >= 0 ? &c_.tape->slots()[static_cast<size_t>(s)] : nullptr;
-    return info != nullptr && info->number && (info->derived || !info->bits.empty());
+namespace {
+constexpr double kLargestHalf = 65504;
+}
+
+bool TapeNumbers::fits(const OpDef& op, const std::vector<Arg>& args) {
+  bounds_.clear();
+  const auto tensor_of = [&args](size_t i) {
+    const auto* const tensor = i < args.size() ? std::get_if<TensorArg>(&args[i]) : nullptr;
+    return tensor != nullptr ? tensor->value : kNoValue;
   };
-  for (const Py_ssize_t i : {0, 1}) {
-    const int number = slot(i), other = slot(1 - i);
-    if (!is_number(number) || other < 0 || is_number(other)) continue;
-    const TensorType& type = c_.fz.type(c_.refs[static_cast<size_t>(other)]);
-    if (type.dim() != 0) continue;
-    std::vector<TensorRef> refs = c_.refs;
-    TensorRef& mine = refs[static_cast<size_t>(number)];
-    mine = c_.fz.fresh(c_.builder.cast(c_.fz.read(mine), type.dtype));
-    return refs;
+  bool half = false, whole = false;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (const ValueId v = tensor_of(i); v >= 0) half = half || c_.fz.type(v).dtype == DType::kFloat16;
+    const auto* const dtype = std::get_if<DType>(&args[i]);
+    half = half || (dtype != nullptr && *dtype == DType::kFloat16);
+    whole = whole || (dtype != nullptr && is_integral(*dtype));
   }
-  return {};
+  if (const ValueId self = tensor_of(0); self >= 0) whole = whole || is_integral(c_.fz.type(self).dtype);
+  for (size_t i = 0; i < args.size(); ++i) {
+    const ValueId v = tensor_of(i);
+    if (v < 0 || !c_.fz.type(v).is_wrapped_number) continue;
+    const ArgSpec& spec = op.schema.args[i];
+    // The host has another overload for numbers than for tensors. What does not fit integers is an error.
+    if (spec.takes_value ? whole : op.kind == OpKind::kHost) return false;
+    if (!spec.takes_value) continue;
+    Within within = spec.within;
+    if (half) within.high = std::min(within.high, kLargestHalf);
+    if (half) within.low = std::max(within.low, -kLargestHalf);
+    const auto found = std::find(c_.refs.begin(), c_.refs.end(), v);
+    bounds_.push_back({static_cast<int>(found - c_.refs.begin()), within});
+  }
+  return true;
+}
+
+bool TapeNumbers::may_set(TensorRef tensor, int slot) {
+  if (slot < 0 || !c_.slot(slot).number) return true;
+  const DType dtype = c_.fz.type(tensor).dtype;
+  if (is_integral(dtype)) return false;
+  Within within;
+  if (dtype == DType::kFloat16) within = {-kLargestHalf, kLargestHalf, {}};
+  bounds_.push_back({slot, within});
+  return true;
+}
+
+bool TapeNumbers::is_list(const TapeNode& node) const {
+  if (PyTuple_GET_SIZE(node.args.get()) != 1) return false;
+  if (node.kwargs && PyDict_GET_SIZE(node.kwargs.get()) > 0) return false;
+  PyObject* const items = PyTuple_GET_ITEM(node.args.get(), 0);
+  if (!PyList_Check(items) && !PyTuple_CheckExact(items)) return false;
+  bool varies = false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
+    PyObject* const item = PySequence_Fast_GET_ITEM(items, i);
+    const int slot = slot_of(item);
+    if (slot >= 0 ? !c_.slot(slot).number : !PyFloat_Check(item)) return false;
+    varies = varies || slot >= 0;
+  }
+  return varies;
+}
+
+TapeNumbers::TensorRef TapeNumbers::list(const TapeNode& node) {
+  PyObject* const items = PyTuple_GET_ITEM(node.args.get(), 0);
+  const DType dtype = c_.builder.default_dtype();
+  TensorList parts;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
+    PyObject* const item = PySequence_Fast_GET_ITEM(items, i);
+    const int slot = slot_of(item);
+    const ValueId part = slot >= 0 ? c_.builder.cast(c_.fz.read(c_.refs[static_cast<size_t>(slot)]), dtype)
+                                   : c_.builder.constant(PyFloat_AsDouble(item), dtype);
+    parts.values.push_back(c_.builder.unsqueeze(part, 0));
+  }
+  return c_.fz.fresh(c_.builder.op("cat", {std::move(parts), Scalar(int64_t{0})}));
 }
 
 }  // namespace tatara::capture

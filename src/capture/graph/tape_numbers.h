@@ -18,13 +18,20 @@ class TapeNumbers {
   void convert(const TapeNode& node);
   /// Of a float: it is made before the graph runs.
   bool made_before(int slot) const { return host_.contains(slot); }
-  /// The slot of a factor (`value`, `alpha`) that is a float of the tape, or a tensor in place of one; or -1.
+  /// The slot of a factor (`value`, `alpha`) that is a tensor in place of a number; or -1.
   int factor_of(const TapeNode& node) const;
   /// addcmul, addcdiv, add and sub with such a factor, as eager's kernels round them.
   std::vector<TensorRef> scaled(const TapeNode& node, int factor);
-  /// The tensors of the slots, where a number of the program meets a tensor without dimensions: it has that tensor's type
-  /// then. Else empty.
-  std::vector<TensorRef> cast(const TapeNode& node);
+  /// Whether the operator takes the numbers that vary among its arguments, and notes what bounds() says of it.
+  bool fits(const OpDef& op, const std::vector<Arg>& args);
+  /// A tensor is set to the number in the slot, if it is one. False: by value.
+  bool may_set(TensorRef tensor, int slot);
+  /// Of the last call.
+  const std::vector<NumberWithin>& bounds() const { return bounds_; }
+  void forget_bounds() { bounds_.clear(); }
+  /// Of torch.tensor: of a list of floats, some of which vary.
+  bool is_list(const TapeNode& node) const;
+  TensorRef list(const TapeNode& node);
 
  private:
   /// Whether the host reads a number from such a tensor, and a kernel may do that.
@@ -33,6 +40,7 @@ class TapeNumbers {
 
   TapeConversion& c_;
   std::unordered_set<int> host_;  // slots of floats that are made before the graph runs
+  std::vector<NumberWithin> bounds_;
 };
 
 }  // namespace tatara::capture

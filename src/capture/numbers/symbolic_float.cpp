@@ -23,6 +23,11 @@ PyObject* float_attribute(PyObject* a, PyObject* name) {
   if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
     return Py_NewRef(reinterpret_cast<PyObject*>(&PyFloat_Type));
   }
+  // What no float has says nothing of the value: torch looks for methods that override its own.
+  if (_PyType_Lookup(&PyFloat_Type, name) == nullptr) {
+    PyErr_Format(PyExc_AttributeError, "'float' object has no attribute '%U'", name);
+    return nullptr;
+  }
   return PyObject_GetAttr(plain_number(a).get(), name);
 }
 

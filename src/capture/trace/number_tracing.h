@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -33,7 +34,10 @@ class NumberTracing final : public TraceFeature {
   /// tensor.item() of a counter, as a float of the tape; null without an error set where that is not known.
   PyObject* item_number(PyObject* func, PyObject* tensor);
   void settle_for_arrays(PyObject* left, PyObject* right);
-  bool takes_number(const std::string& function, PyObject* args, PyObject* kwargs);
+  /// Whether a call whose types the host infers keeps numbers that vary: they decide nothing but values.
+  bool keeps_number(const std::string& function, PyObject* args, PyObject* kwargs);
+  /// That the number in the slot lies within these is a guard; false where it does not now, or a tensor decides it.
+  bool keep_within(int slot, const Within& within);
   /// What a trace goes on with for a value that it reads from a dict, list or cell, where earlier calls have found another one: a
   /// placeholder for a number, any other object itself, guarded by its structure. Null: it is guarded as the object that it is.
   PyObject* watched(ReadPlace place, PyObject* value);
@@ -92,8 +96,6 @@ class NumberTracing final : public TraceFeature {
   bool number_operand(PyObject* operand, Ref& value, Ref& on_tape, bool& of_tensor);
   /// The placeholder for a guarded number, whose symbol (of a float: the first) is `symbol`.
   Ref number_on_tape(int object, Expr symbol);
-  /// A float whose value varies may be an operand of this call as it is.
-  bool same_real_type(PyObject* tensors);
   /// A tuple with such numbers among its items, in the place of one from outside.
   PyObject* watched_number(ReadPlace place, PyObject* value);
   /// `replaceable`: the trace goes on with what this gives.
@@ -115,8 +117,9 @@ class NumberTracing final : public TraceFeature {
     std::set<ReadPlace> values;          // other objects than numbers
     std::unordered_set<int> of_tensors;  // slots of numbers that tensors decide
     std::unordered_set<int> needed;      // slots of numbers that the tape computes and whose values are guarded
-    std::vector<Placed> placed;          // placeholders in lists and dicts of the caller, which get the values back
-    bool hidden_readers = false;         // iterators of C code that read the numbers that go through them
+    std::set<std::tuple<int, std::string, double>> kept;  // guards that a number is within others
+    std::vector<Placed> placed;   // placeholders in lists and dicts of the caller, which get the values back
+    bool hidden_readers = false;  // iterators of C code that read the numbers that go through them
   };
   Own own_;
 };

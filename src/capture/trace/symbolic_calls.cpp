@@ -215,66 +215,17 @@ void NumberTracing::take_back_symbols() {
   own_.placed.clear();
 }
 
-bool NumberTracing::same_real_type(PyObject* tensors) {
-  PyObject* dtype = nullptr;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors); ++i) {
-    PyObject* tensor = PyTuple_GET_ITEM(tensors, i);
-    const int slot = api_.is_tensor(tensor) && api_.is_plain_tensor(tensor) ? slot_for(tensor) : -1;
-    if (slot < 0) return false;
-    PyObject* own = trace_->tape.slots()[static_cast<size_t>(slot)].dtype.get();
-    if (dtype == nullptr) dtype = own;
-    if (own == dtype) continue;
-    // What is narrower than the first, and does not widen it, is cast to its type.
-    const TapeSlot& first = trace_->tape.slots()[static_cast<size_t>(slot_for(PyTuple_GET_ITEM(tensors, 0)))];
-    const std::string other = text_of(Ref::steal(PyObject_Str(own)).get());
-    const bool narrow = other == "torch.bfloat16" || other == "torch.float16" ||
-                        (other == "torch.float32" && text_of(Ref::steal(PyObject_Str(dtype)).get()) == "torch.float64");
-    if (!narrow || PyTuple_GET_SIZE(first.sizes.get()) == 0) return false;
-  }
-  const Ref name = dtype != nullptr ? Ref::steal(PyObject_Str(dtype)) : Ref();
-  const std::string text = text_of(name.get());
-  return text == "torch.float32" || text == "torch.float64";
-}
-
 namespace {
 constexpr const char* kFused = "_fused_";  // whole optimizers
 }  // namespace
 
-bool NumberTracing::takes_number(const std::string& function, PyObject* args, PyObject* kwargs) {
-  const KnownTorch known = known_torch(function);
-  const Py_ssize_t keywords = kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0;
+bool NumberTracing::keeps_number(const std::string& function, PyObject* args, PyObject* kwargs) {
   if (function.rfind(kFused, 0) == 0) return true;  // the host's own, which gets a number with each call
-  if (function == "as_tensor") {
-    PyObject* device = keywords == 1 ? PyDict_GetItemString(kwargs, "device") : nullptr;
-    return PyTuple_GET_SIZE(args) == 1 &&
-           (keywords == 0 || (device != nullptr && text_of(Ref::steal(PyObject_Str(device)).get()) == "cpu"));
-  }
-  if (keywords == 1) {
-    const char* const factor = factor_argument(function, args);
-    return factor != nullptr && PyDict_GetItemString(kwargs, factor) != nullptr && same_real_type(args);
-  }
-  if (keywords > 0) return false;
-  if (function == "lerp" || function == "lerp_") {
-    const Ref tensors = Ref::steal(PyTuple_GetSlice(args, 0, 2));
-    return PyTuple_GET_SIZE(args) == 3 && is_symbolic_float(PyTuple_GET_ITEM(args, 2)) && same_real_type(tensors.get());
-  }
-  // (input, weight, bias, running_mean, running_var, training, momentum, eps, ...)
-  constexpr Py_ssize_t kEps = 7;
-  const bool momentum =
-      function == "batch_norm" && PyTuple_GET_SIZE(args) > kEps && !is_symbolic_float(PyTuple_GET_ITEM(args, kEps));
-  if (!momentum && (!known.is(kTakesNumber) || PyTuple_GET_SIZE(args) != 2)) return false;
-  PyObject* first = PyTuple_GET_ITEM(args, 0);
-  PyObject* tensor = api_.is_tensor(first) ? first : PyTuple_GET_ITEM(args, 1);
-  if (!api_.is_tensor(tensor) || !api_.is_plain_tensor(tensor)) return false;
-  const int slot = slot_for(tensor);
-  if (slot < 0) return false;
-  // With other operands a number of the program and a tensor without dimensions have different types of result. Where the
-  // tensor has none either, the graph casts the number.
-  const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
-  const Ref name = info.dtype ? Ref::steal(PyObject_Str(info.dtype.get())) : Ref();
-  const std::string dtype = text_of(name.get());
-  return (dtype == "torch.float32" || dtype == "torch.float64") && info.sizes &&
-         (!momentum || PyTuple_GET_SIZE(info.sizes.get()) > 0);
+  if (function != "as_tensor") return false;
+  const Py_ssize_t keywords = kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0;
+  PyObject* device = keywords == 1 ? PyDict_GetItemString(kwargs, "device") : nullptr;
+  return PyTuple_GET_SIZE(args) == 1 &&
+         (keywords == 0 || (device != nullptr && text_of(Ref::steal(PyObject_Str(device)).get()) == "cpu"));
 }
 
 PyObject* NumberTracing::watched(ReadPlace place, PyObject* value) {

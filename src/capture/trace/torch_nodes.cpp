@@ -107,6 +107,9 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
   } catch (const std::out_of_range&) {
     return Inferred::kUnknown;  // a dimension that is not there: eager says so
   }
+  for (const NumberWithin& each : t.inference.bounds()) {
+    if (!numbers().keep_within(each.slot, each.within)) return Inferred::kUnknown;
+  }
   PyObject* given = kwargs ? PyDict_GetItem(kwargs.get(), api_.device_key.get()) : nullptr;
   Ref where = device ? device : api_.cpu_device;
   if (given != nullptr && PyUnicode_Check(given)) {

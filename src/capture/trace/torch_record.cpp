@@ -131,6 +131,8 @@ struct TorchTracing::Recording {
   Ref device;                       // of the results
   std::string problem;              // why it cannot be recorded
   std::span<const int64_t> values;  // of the symbols, where the host is asked for others than this call's
+  bool by_value = false;            // numbers that vary are not left to the graph
+  bool varying = false;             // some are
 };
 
 /// An operand as the tape has it.
@@ -150,7 +152,10 @@ Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
   if (!api_.is_tensor(o)) {
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
     if (const int slot = float_slot(o); slot >= 0) {
-      return numbers().takes_number(call.fn.name, call.args, call.kwargs) ? make_slot_ref(slot) : plain_number(o);
+      if (numbers().keeps_number(call.fn.name, call.args, call.kwargs)) return make_slot_ref(slot);
+      if (call.by_value) return plain_number(o);
+      call.varying = true;
+      return make_slot_ref(slot);
     }
     if (is_derived_int(o)) return plain_number(o);
     if (PyTuple_Check(o) && holds_symbolic_number(o)) return sizes_on_tape(o, t.symbols);
@@ -338,9 +343,36 @@ PyObject* TorchTracing::record_new_of_size(PyObject* args, PyObject* kwargs) {
   return record(api_.classify(function.get()), function.get(), args, kwargs);
 }
 
+void TorchTracing::operands_to_tape(Recording& call) {
+  const Bypass bypass(bypass_);
+  const auto each = [&](PyObject* o) { return to_tape(call, o); };
+  call.tensors = 0;
+  call.tape_args = map_structure(call.args, each);
+  call.tape_kwargs = Ref();
+  if (call.kwargs != nullptr && PyDict_GET_SIZE(call.kwargs) > 0) call.tape_kwargs = map_structure(call.kwargs, each);
+}
+
+/// Where the registry knows the call for any numbers, these stay what they are. False: they are plain ones on the tape now, guarded
+/// by value.
+bool TorchTracing::record_varying(Recording& call, Ref& result) {
+  const bool possible =
+      why_unrecorded(call).empty() && !gives_copy_here(call.fn.name) && why_not_with_gradients(call).empty();
+  if (possible &&
+      record_inferred(call.func, call.fn, call.tape_args, call.tape_kwargs, call.device, result) == Inferred::kDone) {
+    return true;
+  }
+  forget_error();
+  call.by_value = true;
+  call.device = Ref();
+  call.problem.clear();
+  operands_to_tape(call);
+  return false;
+}
+
 PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
-  Recording call{fn, func, args, kwargs, {}, {}, {}, {}, 0, {}, {}, {}};
+  Recording call{fn, func, args, kwargs, {}, {}, {}, {}, 0, {}, {}, {}, false, false};
+  call.by_value = fn.kind != TorchKind::kRecord || !transforms().open_levels().empty();
   if (fn.name == "new" && PyTuple_GET_SIZE(args) == 2 && is_symbolic_size(PyTuple_GET_ITEM(args, 1))) {
     return record_new_of_size(args, kwargs);
   }
@@ -360,17 +392,16 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
     }
     if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
   }
-  {
-    const Bypass bypass(bypass_);
-    const auto each = [&](PyObject* o) { return to_tape(call, o); };
-    call.tape_args = map_structure(call.args, each);
-    if (call.kwargs != nullptr && PyDict_GET_SIZE(call.kwargs) > 0) call.tape_kwargs = map_structure(call.kwargs, each);
-  }
+  operands_to_tape(call);
   if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);  // an operand was asked for its value
   if (fn.kind == TorchKind::kMetadata && is_of_a_found_tensor(call)) {
     Ref answer = Ref::steal(PyObject_Call(func, call.args, call.kwargs));
     if (answer && PyTuple_Check(answer.get())) mark_born(answer.get());
     return answer.release();
+  }
+  if (call.varying) {
+    if (Ref result; record_varying(call, result)) return result.release();
+    if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
   }
   if (const std::string problem = why_unrecorded(call); !problem.empty()) return give_up(problem);
   if (gives_copy_here(fn.name)) return record_copy(args, kwargs);

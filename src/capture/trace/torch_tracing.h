@@ -35,6 +35,8 @@ class TorchTracing final : public TraceFeature {
 
   struct Recording;
   Ref to_tape(Recording& call, PyObject* o);
+  void operands_to_tape(Recording& call);
+  bool record_varying(Recording& call, Ref& result);
   std::string why_unrecorded(const Recording& call);
   bool is_of_a_found_tensor(const Recording& call) const;
   bool gives_copy_here(const std::string& name) const;

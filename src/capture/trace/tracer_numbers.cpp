@@ -145,6 +145,24 @@ void NumberTracing::need_number(int slot) {
   record_number_node(std::move(node), value.get(), value);
 }
 
+bool NumberTracing::keep_within(int slot, const Within& within) {
+  const double now = PyFloat_AsDouble(trace_->tape.slots()[static_cast<size_t>(slot)].object.get());
+  if (!from_numbers(slot) || !(now >= within.low && now <= within.high) || now == within.apart) return false;
+  const auto keep = [&](const char* function, double other) {
+    if (!own_.kept.insert({slot, function, other}).second) return;
+    const Bypass bypass(bypass_);
+    TapeNode node;
+    node.func = Ref::borrow(operator_function(function));
+    node.name = std::string("number.") + function;
+    node.args = Ref::steal(PyTuple_Pack(2, make_slot_ref(slot).get(), Ref::steal(PyFloat_FromDouble(other)).get()));
+    record_number_node(std::move(node), Py_True, Ref::borrow(Py_True));
+  };
+  keep("ge", within.low);
+  keep("le", within.high);
+  if (within.apart) keep("ne", *within.apart);
+  return true;
+}
+
 Ref NumberTracing::number_call(PyObject* callable, const KnownCall& known, PyObject* args) {
   const Py_ssize_t count = PyTuple_GET_SIZE(args);
   if (count == 0 || count > 2) return {};

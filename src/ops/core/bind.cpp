@@ -40,7 +40,7 @@ bool is_optional(ArgType type) {
   return false;
 }
 
-bool is_number(ArgKind kind) {
+bool is_plain_number(ArgKind kind) {
   return kind == ArgKind::kBool || kind == ArgKind::kInt || kind == ArgKind::kFloat || kind == ArgKind::kComplex;
 }
 
@@ -48,14 +48,15 @@ bool is_number(ArgKind kind) {
 bool accepts(const ArgSpec& spec, ArgKind kind) {
   if (kind == ArgKind::kNone)
     return is_optional(spec.type) || (spec.has_default && std::holds_alternative<NoneArg>(spec.default_value));
+  if (kind == ArgKind::kVarying) return spec.type == ArgType::kTensorOrScalar || spec.takes_value;
   switch (spec.type) {
     case ArgType::kTensor:
     case ArgType::kOptionalTensor: return kind == ArgKind::kTensor;
     case ArgType::kTensorList:
     case ArgType::kOptionalTensorList: return kind == ArgKind::kTensorList || kind == ArgKind::kEmptyList;
     case ArgType::kScalar:
-    case ArgType::kOptionalScalar: return is_number(kind);
-    case ArgType::kTensorOrScalar: return kind == ArgKind::kTensor || is_number(kind);
+    case ArgType::kOptionalScalar: return is_plain_number(kind);
+    case ArgType::kTensorOrScalar: return kind == ArgKind::kTensor || is_plain_number(kind);
     case ArgType::kInt:
     case ArgType::kOptionalInt: return kind == ArgKind::kInt || kind == ArgKind::kBool;
     case ArgType::kFloat:
@@ -81,6 +82,7 @@ bool accepts(const ArgSpec& spec, ArgKind kind) {
 
 Arg convert(ExprContext& ctx, const ArgSpec& spec, ArgKind kind, ArgSource& source, size_t item) {
   if (kind == ArgKind::kNone) return NoneArg{};
+  if (kind == ArgKind::kVarying) return TensorArg{source.tensor(item)};
   switch (spec.type) {
     case ArgType::kTensor:
     case ArgType::kOptionalTensor: return TensorArg{source.tensor(item)};

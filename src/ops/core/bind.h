@@ -17,6 +17,7 @@ enum class ArgKind : uint8_t {
   kInt,  // symbolic ones too
   kFloat,
   kComplex,
+  kVarying,  // a float that is read when the graph runs: a tensor without dimensions
   kString,
   kDType,
   kDevice,
@@ -45,7 +46,7 @@ class ArgSource {
   virtual const std::vector<std::string>& needed_names() const = 0;
   virtual std::string_view keyword(size_t k) const = 0;
   virtual ArgKind kind(size_t item) const = 0;
-  virtual ValueId tensor(size_t item) = 0;                // kTensor
+  virtual ValueId tensor(size_t item) = 0;                // kTensor, kVarying
   virtual std::vector<ValueId> tensors(size_t item) = 0;  // kTensorList; kNoValue for None
   virtual Scalar scalar(size_t item) = 0;                 // kBool, kInt, kFloat, kComplex
   virtual std::vector<Expr> ints(size_t item) = 0;        // kIntList, kBoolList, kInt

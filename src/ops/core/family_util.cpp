@@ -7,6 +7,21 @@
 
 namespace tatara::ops {
 
+// ---- Numbers that vary -----------------------------------------------------------------------------------------------
+
+Quantity Quantity::of(const Quantity& a, const char* op, const Quantity& b, double fixed) {
+  GraphBuilder* const builder = a.varies() ? a.builder_ : b.builder_;
+  if (builder == nullptr) return fixed;
+  const auto wide = [builder](const Quantity& q) {
+    return q.varies() ? builder->cast(q.value_, DType::kFloat64) : builder->constant(q.fixed_, DType::kFloat64);
+  };
+  return {*builder, builder->unary("as_number", builder->binary(op, wide(a), wide(b)))};
+}
+
+ValueId with_number(GraphBuilder& b, std::string_view op, ValueId x, const Quantity& number) {
+  return b.op(op, {TensorArg{x}, number.arg()});
+}
+
 // ---- Arguments -------------------------------------------------------------------------------------------------------
 
 bool Args::none(size_t i) const {
@@ -40,6 +55,12 @@ Scalar Args::scalar(size_t i) const {
   const auto* scalar = i < args_.size() ? std::get_if<Scalar>(&args_[i]) : nullptr;
   if (scalar == nullptr) throw Unsupported(str_cat("argument ", i, " is not a Python number"));
   return *scalar;
+}
+
+Quantity Args::quantity(size_t i) const {
+  if (!is_tensor(i)) return number(i);
+  TATARA_CHECK(builder_ != nullptr, "no builder here");
+  return {*builder_, tensor(i)};
 }
 
 Expr Args::expr(size_t i) const {

@@ -16,11 +16,43 @@
 
 namespace tatara::ops {
 
+/// A number of a call: the same in each, or one that varies, as a value without dimensions.
+class Quantity {
+ public:
+  Quantity(double fixed) : fixed_(fixed) {}  // NOLINT(google-explicit-constructor): numbers are quantities
+  Quantity(GraphBuilder& builder, ValueId value) : builder_(&builder), value_(value) {}
+
+  bool varies() const { return value_ != kNoValue; }
+  /// Whether it is this number in every call.
+  bool is(double number) const { return !varies() && fixed_ == number; }
+  double fixed() const { return fixed_; }
+  ValueId value() const { return value_; }
+  Arg arg() const { return varies() ? Arg(TensorArg{value_}) : Arg(Scalar(fixed_)); }
+
+  /// In double precision, as arithmetic on Python's floats.
+  friend Quantity operator+(const Quantity& a, const Quantity& b) { return of(a, "add", b, a.fixed_ + b.fixed_); }
+  friend Quantity operator-(const Quantity& a, const Quantity& b) { return of(a, "sub", b, a.fixed_ - b.fixed_); }
+  friend Quantity operator*(const Quantity& a, const Quantity& b) { return of(a, "mul", b, a.fixed_ * b.fixed_); }
+  friend Quantity operator/(const Quantity& a, const Quantity& b) { return of(a, "div", b, a.fixed_ / b.fixed_); }
+  friend Quantity operator-(const Quantity& a) { return a.varies() ? a * Quantity(-1.0) : Quantity(-a.fixed_); }
+
+ private:
+  static Quantity of(const Quantity& a, const char* op, const Quantity& b, double fixed);
+
+  GraphBuilder* builder_ = nullptr;
+  double fixed_ = 0;
+  ValueId value_ = kNoValue;
+};
+
+/// `op` of a tensor and a number.
+ValueId with_number(GraphBuilder& b, std::string_view op, ValueId x, const Quantity& number);
+
 /// Bound arguments of a call while it is decomposed or lowered. Accessors raise InternalError on an argument of another
 /// kind, Unsupported on what is symbolic where only a number will do.
 class Args {
  public:
-  Args(GraphBuilder& builder, std::span<const Arg> args) : ctx_(builder.ctx()), graph_(&builder.graph()), args_(args) {}
+  Args(GraphBuilder& builder, std::span<const Arg> args)
+      : ctx_(builder.ctx()), builder_(&builder), graph_(&builder.graph()), args_(args) {}
   /// Of a node that is being lowered.
   explicit Args(const LowerContext& lower) : ctx_(lower.ctx()), graph_(&lower.graph()), args_(lower.node().args) {}
   /// While types are inferred: everything but `type` and `rank`.
@@ -40,6 +72,7 @@ class Args {
   int64_t integer(size_t i) const;  // concrete; a symbolic one is specialised
   Expr expr(size_t i) const;        // an integer, maybe symbolic
   double number(size_t i) const;
+  Quantity quantity(size_t i) const;  // may vary, where the operator takes values (OpRegistry::take_values)
   bool flag(size_t i) const;
   Scalar scalar(size_t i) const;
   std::vector<Expr> exprs(size_t i) const;
@@ -55,6 +88,7 @@ class Args {
 
  private:
   ExprContext& ctx_;
+  GraphBuilder* builder_ = nullptr;
   const Graph* graph_ = nullptr;
   std::span<const Arg> args_;
 };

@@ -66,6 +66,19 @@ enum class ArgType : uint8_t {
   kGenerator,
 };
 
+/// Whether such an argument is a number whose value a kernel may read.
+inline bool is_number(ArgType type) {
+  return type == ArgType::kScalar || type == ArgType::kOptionalScalar || type == ArgType::kFloat ||
+         type == ArgType::kOptionalFloat;
+}
+
+/// Finite numbers that float32 holds, unless it says otherwise. `apart`: not this one.
+struct Within {
+  double low = -3.4028234663852886e38;
+  double high = 3.4028234663852886e38;
+  std::optional<double> apart = {};
+};
+
 struct ArgSpec {
   std::string name;
   ArgType type = ArgType::kTensor;
@@ -75,6 +88,10 @@ struct ArgSpec {
   Arg default_value = NoneArg{};
   int alias = -1;        // alias set letter (a = 0, ...)
   bool written = false;  // "Tensor(a!)"
+  /// Of a number: it may vary from call to call. A tensor without dimensions stands for it then (OpRegistry::take_values).
+  bool takes_value = false;
+  /// What varies lies within these. Others are errors in eager, or another operator.
+  Within within = {};
 };
 
 struct OpSchema {
@@ -256,6 +273,10 @@ class OpRegistry {
   OpDef& amend(std::string_view name);  // likewise, for tables of further properties
   /// Likewise, for traits that several operators share.
   void mark(bool OpTraits::* trait, std::initializer_list<const char*> names);
+  /// Likewise: numbers among the operators' arguments may vary from call to call.
+  void take_values(std::initializer_list<const char*> names);
+  /// The same of one argument, which may be an Operand that eager's kernel has in the tensor's type.
+  void take_value(const char* name, const char* argument, Within within = {});
 
  private:
   std::vector<const OpDef*> ordered_;

@@ -1,5 +1,6 @@
 #include "ops/core/pointwise_util.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "support/error.h"
@@ -27,8 +28,11 @@ TensorType pointwise_type(MetaContext& m, std::span<const size_t> operands, DTyp
   std::vector<const std::vector<Expr>*> shapes;
   std::vector<const TensorType*> types;
   bool numbers = false;
+  const auto is_tensor = [&m](size_t i) { return m.is_tensor(i) && !m.tensor(i).is_wrapped_number; };
+  const bool tensors = std::any_of(operands.begin(), operands.end(), is_tensor);
   for (const size_t i : operands) {
-    if (!m.is_tensor(i)) {
+    // A number that varies is one among tensors.
+    if (!m.is_tensor(i) || (tensors && !is_tensor(i))) {
       numbers = numbers || !m.is_none(i);
       continue;
     }

@@ -61,6 +61,22 @@ void OpRegistry::mark(bool OpTraits::* trait, std::initializer_list<const char*>
   for (const char* name : names) amend(name).traits.*trait = true;
 }
 
+void OpRegistry::take_values(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    for (ArgSpec& arg : amend(name).schema.args) arg.takes_value = arg.takes_value || is_number(arg.type);
+  }
+}
+
+void OpRegistry::take_value(const char* name, const char* argument, Within within) {
+  for (ArgSpec& arg : amend(name).schema.args) {
+    if (arg.name != argument) continue;
+    arg.takes_value = true;
+    arg.within = within;
+    return;
+  }
+  throw InternalError(str_cat(name, " has no argument ", argument));
+}
+
 const OpDef* OpRegistry::find(std::string_view name) const {
   const auto found = tables_->by_name.find(name);
   return found == tables_->by_name.end() ? nullptr : found->second;

@@ -40,8 +40,12 @@ enum class Fill : uint8_t { kZero, kOne, kArgument, kAny };
 
 ElementFn constant_element(LowerContext& ctx, Fill fill, size_t value_arg) {
   const DType dtype = compute_dtype(ctx.result().dtype);
-  Scalar value = int64_t{fill == Fill::kOne ? 1 : 0};
-  if (fill == Fill::kArgument) value = std::get<Scalar>(ctx.node().args[value_arg]);
+  if (fill == Fill::kArgument) {
+    return [dtype, value_arg, &ctx](LoopBuilder& b, std::span<const Expr>) {
+      return operand_at(ctx, b, value_arg, dtype, {});
+    };
+  }
+  const Scalar value = int64_t{fill == Fill::kOne ? 1 : 0};
   return [dtype, value](LoopBuilder& b, std::span<const Expr>) { return number_as(b, value, dtype); };
 }
 
@@ -54,7 +58,8 @@ void add_sized(OpRegistry& r, const char* name, const char* names, Fill fill) {
       [first, has_value](MetaContext& m) -> std::vector<TensorType> {
         check_options(m, first);
         TensorType type;
-        type.dtype = m.dtype(first).value_or(has_value ? dtype_of(m.scalar(1), m.default_dtype()) : m.default_dtype());
+        const bool known = has_value && !m.is_tensor(1);  // what varies is a float
+        type.dtype = m.dtype(first).value_or(known ? dtype_of(m.scalar(1), m.default_dtype()) : m.default_dtype());
         type.device = device_of(m, first + 2);
         type.sizes = m.ints(0);
         type.strides = contiguous_strides(m.ctx(), type.sizes);

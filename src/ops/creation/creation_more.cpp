@@ -24,7 +24,7 @@ Device plain_device(MetaContext& m, size_t first, Device fallback = {}) {
   return m.is_none(first + 2) ? fallback : std::get<Device>(m.arg(first + 2));
 }
 
-Choice full(std::vector<Expr> sizes, const Scalar& value, DType dtype, Device device) {
+Choice full(std::vector<Expr> sizes, const Arg& value, DType dtype, Device device) {
   return {"full", {SymInts{std::move(sizes)}, value, dtype, NoneArg{}, device, NoneArg{}, bool_arg(false)}};
 }
 
@@ -143,7 +143,7 @@ void register_creation_more(OpRegistry& r) {
   add_choice(r, "new_empty", schema_with_options("Tensor self, SymInt[] size"), "torch.Tensor.new_empty",
              [](MetaContext& m) {
                const Device device = plain_device(m, 2, m.tensor(0).device);
-               return full(m.ints(1), int64_t{0}, m.dtype(2).value_or(m.tensor(0).dtype), device);
+               return full(m.ints(1), Scalar(int64_t{0}), m.dtype(2).value_or(m.tensor(0).dtype), device);
              });
   add_choice(r, "empty_strided", schema_with_options("SymInt[] size, SymInt[] stride"), "torch.empty_strided",
              [](MetaContext& m) {
@@ -174,13 +174,20 @@ void register_creation_more(OpRegistry& r) {
              });
   add_choice(r, "scalar_tensor", schema_with_options("Scalar s"), "torch.scalar_tensor", [](MetaContext& m) {
     const Device device = plain_device(m, 1);
-    return full({}, m.scalar(0), m.dtype(1).value_or(m.default_dtype()), device);
+    return full({}, m.arg(0), m.dtype(1).value_or(m.default_dtype()), device);
   });
+  add_choice(r, "new_tensor", schema_with_options("Tensor self, Scalar data"), "torch.Tensor.new_tensor",
+             [](MetaContext& m) {
+               const Device device = plain_device(m, 2, m.tensor(0).device);
+               return full({}, m.arg(1), m.dtype(2).value_or(m.tensor(0).dtype), device);
+             });
   // torch.tensor of a Python number; data of other kinds is the tracer's.
   add_choice(r, "tensor", schema_with_options("Scalar data"), "torch.tensor torch.as_tensor", [](MetaContext& m) {
     const Device device = plain_device(m, 1);
-    return full({}, m.scalar(0), m.dtype(1).value_or(number_dtype(m, m.scalar(0))), device);
+    const DType dtype = m.is_tensor(0) ? m.default_dtype() : number_dtype(m, m.scalar(0));
+    return full({}, m.arg(0), m.dtype(1).value_or(dtype), device);
   });
+  r.take_values({"full", "full_like", "new_full", "scalar_tensor", "tensor", "new_tensor"});
   r.mark(&OpTraits::varies,
          {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"});
   const std::string linear = schema_with_options("Operand start, Operand end, int steps");
@@ -189,6 +196,10 @@ void register_creation_more(OpRegistry& r) {
   const std::string power = schema_with_options("Operand start, Operand end, int steps, float base=10.0");
   r.add(make_op({"logspace", OpKind::kPointwise, power.c_str(), "torch.logspace"}, linspace_meta, nullptr,
                 lower_linspace(true)));
+  for (const char* end : {"start", "end"}) {
+    r.take_value("linspace", end);
+    r.take_value("logspace", end);
+  }
 }
 
 }  // namespace tatara

@@ -57,7 +57,7 @@ ValueId selected(VjpContext& v) {
 
 void index_add_rule(VjpContext& v) {
   v.give(0, v.grad());
-  if (v.needs(3)) v.give(3, v.builder().binary("mul", selected(v), v.args().scalar(4)));
+  if (v.needs(3)) v.give(3, v.builder().op("mul", {TensorArg{selected(v)}, v.args()[4]}));
 }
 
 ValueId index_filled(VjpContext& v) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/core/pointwise_util.h"
 #include "ops/indexing/indexing_util.h"
 #include "support/error.h"
 
@@ -339,29 +340,21 @@ void lower_index_write(LowerContext& ctx, StoreMode mode, ElementFn value) {
 }
 
 void lower_index_add(LowerContext& ctx) {
-  const Scalar alpha = Args(ctx).scalar(4);
+  const auto* const alpha = std::get_if<Scalar>(&ctx.node().args[4]);
+  const auto* const whole = alpha != nullptr ? std::get_if<int64_t>(alpha) : nullptr;
+  const bool is_one = whole != nullptr && *whole == 1;
   const DType wide = compute_dtype(ctx.result().dtype);
-  lower_index_write(ctx, StoreMode::kAdd, [=](LoopBuilder& b, std::span<const Expr> iter) {
+  lower_index_write(ctx, StoreMode::kAdd, [=, &ctx](LoopBuilder& b, std::span<const Expr> iter) {
     const ScalarId x = b.load(2, iter);
-    const auto* one = std::get_if<int64_t>(&alpha);
-    if (one != nullptr && *one == 1) return x;
-    return Calc{b, wide}.mul(x, scalar_constant(b, alpha, wide));
+    return is_one ? x : Calc{b, wide}.mul(x, operand_at(ctx, b, 4, wide, {}));
   });
 }
 
 void lower_index_fill(LowerContext& ctx) {
-  const Args args(ctx);
-  if (args.is_tensor(3)) {
-    lower_index_write(ctx, StoreMode::kSet,
-                      [=, to = compute_dtype(ctx.result().dtype)](LoopBuilder& b, std::span<const Expr>) {
-                        return b.cast(b.load(2, {}), to);
-                      });
-    return;
-  }
+  const bool varies = Args(ctx).is_tensor(3);
+  const DType dtype = varies ? compute_dtype(ctx.result().dtype) : ctx.result().dtype;
   lower_index_write(ctx, StoreMode::kSet,
-                    [value = args.scalar(3), dtype = ctx.result().dtype](LoopBuilder& b, std::span<const Expr>) {
-                      return scalar_constant(b, value, dtype);
-                    });
+                    [=, &ctx](LoopBuilder& b, std::span<const Expr>) { return operand_at(ctx, b, 3, dtype, {}); });
 }
 
 // ---- take, embedding, masked_fill -------------------------------------------------------------------------------------
@@ -449,17 +442,13 @@ std::vector<TensorType> masked_fill_meta(MetaContext& m) {
 }
 
 void lower_masked_fill(LowerContext& ctx) {
-  const Args args(ctx);
   const DType dtype = compute_dtype(ctx.result().dtype);
-  const bool by_tensor = args.is_tensor(2);
-  const Scalar value = by_tensor ? Scalar(int64_t{0}) : args.scalar(2);
-  ctx.pointwise(
-      0, [=, self = ctx.operand(0).sizes, mask = ctx.operand(1).sizes](LoopBuilder& b, std::span<const Expr> out) {
-        const ScalarId chosen = b.load(1, broadcast_indices(b.ctx(), out, mask));
-        const ScalarId x = b.load(0, broadcast_indices(b.ctx(), out, self));
-        const ScalarId fill = by_tensor ? b.cast(b.load(2, {}), dtype) : scalar_constant(b, value, dtype);
-        return Calc{b, dtype}.select(chosen, fill, x);
-      });
+  ctx.pointwise(0, [=, &ctx, self = ctx.operand(0).sizes, mask = ctx.operand(1).sizes](LoopBuilder& b,
+                                                                                       std::span<const Expr> out) {
+    const ScalarId chosen = b.load(1, broadcast_indices(b.ctx(), out, mask));
+    const ScalarId x = b.load(0, broadcast_indices(b.ctx(), out, self));
+    return Calc{b, dtype}.select(chosen, operand_at(ctx, b, 2, dtype, {}), x);
+  });
 }
 
 Values decompose_one_hot(GraphBuilder& b, std::span<const Arg> arguments) {
@@ -544,6 +533,7 @@ void register_indexing(OpRegistry& r) {
   r.add(make_op({"masked_select", OpKind::kHost, "(Tensor self, Tensor mask) -> Tensor",
                  "torch.masked_select torch.Tensor.masked_select"},
                 refuse(data)));
+  r.take_values({"index_add", "index_fill", "masked_fill"});
 }
 
 }  // namespace tatara

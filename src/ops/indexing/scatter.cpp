@@ -3,6 +3,7 @@
 #include <limits>
 #include <optional>
 
+#include "ops/core/pointwise_util.h"
 #include "ops/indexing/indexing_util.h"
 #include "support/error.h"
 
@@ -109,7 +110,7 @@ std::vector<TensorType> scatter_meta(MetaContext& m) {
   check_gather(self, m.tensor(2), "scatter");
   const int64_t dim = m.dim(1, self.dim());
   const TensorType& index = m.tensor(2);
-  if (m.is_tensor(3)) {
+  if (m.is_tensor(3) && !m.tensor(3).is_wrapped_number) {
     const TensorType& src = m.tensor(3);
     if (src.dtype != self.dtype) throw InvalidArgument("scatter(): Expected self.dtype to be equal to src.dtype");
     if (src.dim() != index.dim()) throw InvalidArgument("scatter: index and src must have the same rank");
@@ -150,13 +151,13 @@ void scatter_along(LowerContext& ctx, StoreMode mode, ElementFn value) {
 
 void lower_scatter(LowerContext& ctx, StoreMode mode) {
   const Args args(ctx);
-  if (args.is_tensor(3)) {
+  if (args.is_tensor(3) && ctx.operand(2).dim() == ctx.operand(1).dim() && !ctx.operand(2).is_wrapped_number) {
     scatter_along(ctx, mode, operand_value(2));
     return;
   }
-  scatter_along(ctx, mode, [value = args.scalar(3), dtype = ctx.result().dtype](LoopBuilder& b, std::span<const Expr>) {
-    return scalar_constant(b, value, dtype);
-  });
+  const DType dtype = args.is_tensor(3) ? compute_dtype(ctx.result().dtype) : ctx.result().dtype;
+  scatter_along(ctx, mode,
+                [dtype, &ctx](LoopBuilder& b, std::span<const Expr>) { return operand_at(ctx, b, 3, dtype, {}); });
 }
 
 /// What a scatter starts from is made for it, so that every element of the result has to be written in any case.
@@ -179,11 +180,11 @@ Values decompose_scatter(GraphBuilder& b, std::span<const Arg> arguments, const 
   rows[static_cast<size_t>(args.dim(1, self.dim()))] = b.ctx().constant(1);
   if (index.sizes != rows) return {};
   ValueId source;
-  if (args.is_tensor(3)) {
+  if (args.is_tensor(3) && !args.type(3).is_wrapped_number) {
     source = args.tensor(3);
     if (args.type(3).sizes != rows) return {};
   } else {
-    source = b.expand(b.op("full", {SymInts{{}}, args.scalar(3), self.dtype, NoneArg{}, self.device}), rows);
+    source = b.expand(b.op("full", {SymInts{{}}, arguments[3], self.dtype, NoneArg{}, self.device}), rows);
   }
   return {b.op(one_place, {arguments[0], arguments[1], arguments[2], TensorArg{source}})};
 }
@@ -310,6 +311,7 @@ void register_gather_scatter(OpRegistry& r) {
                          scatter_meta, decompose_scatter_reduce);
   reduce.host_overload = "two";
   add_checking(r, std::move(reduce));
+  r.take_values({"scatter.value"});
 }
 
 }  // namespace tatara

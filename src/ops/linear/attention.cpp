@@ -45,6 +45,7 @@ std::vector<TensorType> attention_meta(MetaContext& m) {
   if (!is_floating(q.dtype)) throw Unsupported("attention over such a dtype runs in eager");
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
     throw InvalidArgument("Expected query, key, and value to all be at least 2 dimensional");
+  if (m.is_tensor(6) && q.device.kind == DeviceKind::kCuda) throw Unsupported("attention by a scale that varies");
   if (m.number(4) != 0.0 && !q.sizes.back().is_const())
     throw Unsupported("attention with dropout over a symbolic head size");
   if (q.device.kind == DeviceKind::kCuda && q.dim() == 4 && k.dim() == 4 && v.dim() == 4) {
@@ -90,6 +91,7 @@ void register_attention(OpRegistry& r) {
                  "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
                  "torch._C._nn.scaled_dot_product_attention"},
                 attention_meta));
+  r.take_value("scaled_dot_product_attention", "scale");
 }
 
 }  // namespace tatara

@@ -19,7 +19,9 @@ Term transposed(Term x) {
 
 Term adjoint(Term x) { return transposed(x).conj(); }
 
-Term scaled(Term x, const Scalar& factor) {
+Term scaled(Term x, const Arg& given) {
+  if (std::holds_alternative<TensorArg>(given)) return {x.b, x.b->op("mul", {TensorArg{x.id}, given})};
+  const auto& factor = std::get<Scalar>(given);
   if (const auto* n = std::get_if<int64_t>(&factor); n != nullptr && *n == 1) return x;
   Scalar value = factor;
   if (const auto* c = std::get_if<std::complex<double>>(&value)) value = std::conj(*c);
@@ -42,21 +44,21 @@ Term gradient_of_right(Term g, Term a, TensorType b) {
 }
 
 /// The gradients of a @ b, operands by position.
-void mm_rule(VjpContext& v, size_t a, size_t b, const Scalar& alpha) {
+void mm_rule(VjpContext& v, size_t a, size_t b, const Arg& alpha) {
   const Term g = gradient(v);
   if (v.needs(a)) v.give(a, scaled(gradient_of_left(g, v.args().type(a), operand(v, b)), alpha).id);
   if (v.needs(b)) v.give(b, scaled(gradient_of_right(g, operand(v, a), v.args().type(b)), alpha).id);
 }
 
-void bmm_rule(VjpContext& v, size_t a, size_t b, const Scalar& alpha) {
+void bmm_rule(VjpContext& v, size_t a, size_t b, const Arg& alpha) {
   const Term g = gradient(v);
   if (v.needs(a)) v.give(a, scaled(g.bin("bmm", adjoint(operand(v, b))), alpha).id);
   if (v.needs(b)) v.give(b, scaled(adjoint(operand(v, a)).bin("bmm", g), alpha).id);
 }
 
 void added_product_rule(VjpContext& v, bool batches) {
-  if (v.needs(0)) v.give(0, scaled(gradient(v), v.args().scalar(3)).id);
-  (batches ? bmm_rule : mm_rule)(v, 1, 2, v.args().scalar(4));
+  if (v.needs(0)) v.give(0, scaled(gradient(v), v.args()[3]).id);
+  (batches ? bmm_rule : mm_rule)(v, 1, 2, v.args()[4]);
 }
 
 void mv_rule(VjpContext& v) {
@@ -103,26 +105,27 @@ void linear_rule(VjpContext& v) {
 /// addmv and addbmm by their parts: (self, a, b, *, beta, alpha).
 std::vector<ValueId> added_parts(GraphBuilder& b, std::span<const Arg> arguments, bool batches) {
   const Args args(b, arguments);
-  const auto is_one = [](const Scalar& s) {
-    const auto* n = std::get_if<int64_t>(&s);
+  const auto is_one = [](const Arg& arg) {
+    const auto* s = std::get_if<Scalar>(&arg);
+    const auto* n = s != nullptr ? std::get_if<int64_t>(s) : nullptr;
     return n != nullptr && *n == 1;
   };
   if (const auto* beta = std::get_if<Scalar>(&arguments[3]);
-      std::holds_alternative<int64_t>(*beta) && std::get<int64_t>(*beta) == 0) {
+      beta != nullptr && std::holds_alternative<int64_t>(*beta) && std::get<int64_t>(*beta) == 0) {
     throw Unsupported("the derivative of a product added to nothing");  // eager does not read what beta 0 leaves out
   }
   ValueId product = b.binary(batches ? "bmm" : "mv", args.tensor(1), args.tensor(2));
   if (batches) product = b.reduce("sum", product, {0}, false);
-  if (!is_one(args.scalar(4))) product = b.binary("mul", product, args.scalar(4));
+  if (!is_one(args[4])) product = b.op("mul", {TensorArg{product}, args[4]});
   ValueId self = args.tensor(0);
-  if (!is_one(args.scalar(3))) self = b.binary("mul", self, args.scalar(3));
+  if (!is_one(args[3])) self = b.op("mul", {TensorArg{self}, args[3]});
   return {b.binary("add", self, product)};
 }
 
 }  // namespace
 
 void register_derivatives_linear(OpRegistry& r) {
-  const Scalar one = int64_t{1};
+  const Arg one = Scalar(int64_t{1});
   r.amend("mm").vjp = [one](VjpContext& v) { mm_rule(v, 0, 1, one); };
   r.amend("bmm").vjp = [one](VjpContext& v) { bmm_rule(v, 0, 1, one); };
   r.amend("addmm").vjp = [](VjpContext& v) { added_product_rule(v, false); };

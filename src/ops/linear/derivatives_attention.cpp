@@ -28,8 +28,8 @@ Term last_two_swapped(Term x) {
   return {x.b, x.b->permute(x.id, dims)};
 }
 
-double scale_of(const Args& args, size_t at, const TensorType& query) {
-  if (!args.none(at)) return args.number(at);
+Quantity scale_of(const Args& args, size_t at, const TensorType& query) {
+  if (!args.none(at)) return args.quantity(at);
   if (!query.sizes.back().is_const()) throw Unsupported("the derivative of attention over a symbolic head size");
   return 1 / std::sqrt(static_cast<double>(query.sizes.back().const_value()));
 }
@@ -72,7 +72,7 @@ Term grouped(Term x, TensorType query) {
 /// (query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 Values composition(GraphBuilder& b, const Args& args) {
   const TensorType q = args.type(0);
-  const double scale = scale_of(args, 6, q);
+  const Quantity scale = scale_of(args, 6, q);
   const bool small = q.dtype == DType::kFloat16 || q.dtype == DType::kBFloat16;
   const auto wide = [&](size_t i) {
     return Term{&b, small ? b.cast(args.tensor(i), DType::kFloat32) : args.tensor(i)};
@@ -83,8 +83,9 @@ Values composition(GraphBuilder& b, const Args& args) {
     key = grouped(key, q);
     value = grouped(value, q);
   }
-  const double root = std::sqrt(std::abs(scale));
-  const Term left = query * (scale < 0 ? -root : root), right = last_two_swapped(key) * root;
+  const double root = std::sqrt(std::abs(scale.fixed()));
+  const Term left = query * (scale.varies() ? scale : Quantity(scale.fixed() < 0 ? -root : root));
+  const Term right = scale.varies() ? last_two_swapped(key) : last_two_swapped(key) * root;
   const bool causal = args.flag(5);
   const Term scores = masked(left.bin("matmul", right), args, 3, causal);
   Term weights = weights_of(scores, causal || !args.none(3));
@@ -332,7 +333,7 @@ std::vector<TensorType> flash_backward_meta(MetaContext& m) {
 
 struct Pieces {
   Term query, key, value, weights;
-  double scale = 1;
+  Quantity scale = 1.0;
 };
 
 /// What the gradients of attention are made of, computed again.
@@ -455,6 +456,7 @@ void register_derivatives_attention(OpRegistry& r) {
   missing.host_name = str_cat("tatara::", kMissing);
   missing.vjp = [](VjpContext& v) { v.give(0, v.grad()); };
   r.add(std::move(missing));
+  for (const char* name : {kFlash, kFlashBackward}) r.take_value(name, "scale");
 }
 
 }  // namespace tatara

@@ -541,6 +541,10 @@ void register_linear(OpRegistry& r) {
   const char* baddbmm = "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor";
   r.add(host({"baddbmm", kind, baddbmm, "torch.baddbmm torch.Tensor.baddbmm", "torch.Tensor.baddbmm_"}, added_meta(3),
              "out", added_decompose("bmm")));
+  for (const char* name : {"addmm", "baddbmm"}) {
+    r.take_value(name, "beta", {.apart = 0.0});  // which leaves self out
+    r.take_value(name, "alpha", {.apart = 0.0});
+  }
   OpDef matmul_def = make_op({"matmul", composite, "(Tensor self, Tensor other) -> Tensor",
                               "torch.matmul torch.Tensor.matmul torch.Tensor.__matmul__ torch.linalg.matmul"},
                              nullptr, decompose_matmul);

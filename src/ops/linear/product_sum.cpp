@@ -11,9 +11,9 @@ bool is_factor(const Arg& arg, double value) {
 }
 
 ValueId product_sum(GraphBuilder& b, ValueId product, ValueId self, const Arg& beta, const Arg& alpha) {
-  if (!is_factor(alpha, 1)) product = b.binary("mul", product, std::get<Scalar>(alpha));
+  if (!is_factor(alpha, 1)) product = b.op("mul", {TensorArg{product}, alpha});
   if (is_factor(beta, 0)) return product;
-  return b.binary("add", product, is_factor(beta, 1) ? self : b.binary("mul", self, std::get<Scalar>(beta)));
+  return b.binary("add", product, is_factor(beta, 1) ? self : b.op("mul", {TensorArg{self}, beta}));
 }
 
 }  // namespace tatara

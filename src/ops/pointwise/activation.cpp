@@ -10,7 +10,8 @@ namespace {
 
 using namespace ops;
 
-using Params = std::vector<double>;
+/// The numbers behind the operand, in the compute dtype. Each may vary from call to call.
+using Params = std::vector<ScalarId>;
 using Formula = ScalarId (*)(const Calc&, ScalarId x, const Params& p);
 
 std::vector<TensorType> like_self(MetaContext& m, const TensorType& self) {
@@ -31,7 +32,9 @@ MetaFn unary_meta(bool integers_too, ActivationLayout layout) {
       throw InvalidArgument(str_cat("\"", m.op().name, "\" not implemented for '", dtype_name(self.dtype), "'"));
     }
     for (size_t i = 1; i < m.num_args(); ++i) {
-      if (m.is_tensor(i)) throw Unsupported(str_cat(m.op().name, ": a number given as a tensor"));
+      if (m.is_tensor(i) && m.tensor(i).dim() > 0) {
+        throw Unsupported(str_cat(m.op().name, ": a number given as a tensor"));
+      }
     }
     if (layout == ActivationLayout::kContiguous) {
       return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
@@ -42,19 +45,19 @@ MetaFn unary_meta(bool integers_too, ActivationLayout layout) {
   };
 }
 
-Params numbers(const Args& args) {
-  Params p;
-  for (size_t i = 1; i < args.size(); ++i) {
-    p.push_back(std::holds_alternative<Scalar>(args[i]) ? args.number(i) : 0);
-  }
-  return p;
+bool holds_number(const Arg& arg) {
+  return std::holds_alternative<Scalar>(arg) || std::holds_alternative<TensorArg>(arg);
 }
 
 LowerFn apply(Formula formula) {
   return [=](LowerContext& ctx) {
-    const Params p = numbers(Args(ctx));
     const DType dtype = compute_dtype(ctx.result().dtype);
-    ctx.pointwise(0, [=](LoopBuilder& b, std::span<const Expr> indices) {
+    ctx.pointwise(0, [=, &ctx](LoopBuilder& b, std::span<const Expr> indices) {
+      const std::vector<Arg>& args = ctx.node().args;
+      Params p;
+      for (size_t i = 1; i < args.size(); ++i) {
+        p.push_back(holds_number(args[i]) ? operand_at(ctx, b, i, dtype, {}) : loops::kNoScalar);
+      }
       return formula(Calc{b, dtype}, b.load(0, indices), p);
     });
   };
@@ -62,18 +65,18 @@ LowerFn apply(Formula formula) {
 
 // ---- Formulas --------------------------------------------------------------------------------------------------------
 
-ScalarId clamp(const Calc& c, ScalarId x, double lo, double hi) { return c.min(c.max(x, c.c(lo)), c.c(hi)); }
+ScalarId clamp(const Calc& c, ScalarId x, ScalarId lo, ScalarId hi) { return c.min(c.max(x, lo), hi); }
 
 ScalarId relu(const Calc& c, ScalarId x, const Params&) { return c.max(x, c.c(0)); }
-ScalarId relu6(const Calc& c, ScalarId x, const Params&) { return clamp(c, x, 0, 6); }
+ScalarId relu6(const Calc& c, ScalarId x, const Params&) { return clamp(c, x, c.c(0), c.c(6)); }
 ScalarId hardtanh(const Calc& c, ScalarId x, const Params& p) { return clamp(c, x, p[0], p[1]); }
 
 ScalarId hardsigmoid(const Calc& c, ScalarId x, const Params&) {
-  return c.div(clamp(c, c.add(x, c.c(3)), 0, 6), c.c(6));
+  return c.div(clamp(c, c.add(x, c.c(3)), c.c(0), c.c(6)), c.c(6));
 }
 
 ScalarId hardswish(const Calc& c, ScalarId x, const Params&) {
-  return c.div(c.mul(x, clamp(c, c.add(x, c.c(3)), 0, 6)), c.c(6));
+  return c.div(c.mul(x, clamp(c, c.add(x, c.c(3)), c.c(0), c.c(6))), c.c(6));
 }
 
 ScalarId silu(const Calc& c, ScalarId x, const Params&) { return c.div(x, c.add(c.c(1), c.exp(c.neg(x)))); }
@@ -95,32 +98,38 @@ ScalarId gelu_tanh(const Calc& c, ScalarId x, const Params&) {
 }
 
 /// x <= 0 ? negative * expm1(x * input_scale) : x * positive.
-ScalarId exponential_linear(const Calc& c, ScalarId x, double negative, double positive, double input_scale) {
-  const ScalarId below = c.mul(c.un(ScalarOp::kExpm1, c.mul(x, c.c(input_scale))), c.c(negative));
-  return c.select(c.cmp(ScalarOp::kLe, x, c.c(0)), below, c.mul(x, c.c(positive)));
+ScalarId exponential_linear(const Calc& c, ScalarId x, ScalarId negative, ScalarId positive, ScalarId input_scale) {
+  const ScalarId below = c.mul(c.un(ScalarOp::kExpm1, c.mul(x, input_scale)), negative);
+  return c.select(c.cmp(ScalarOp::kLe, x, c.c(0)), below, c.mul(x, positive));
 }
 
-ScalarId elu(const Calc& c, ScalarId x, const Params& p) { return exponential_linear(c, x, p[0] * p[1], p[1], p[2]); }
+ScalarId elu(const Calc& c, ScalarId x, const Params& p) {
+  return exponential_linear(c, x, c.mul(p[0], p[1]), p[1], p[2]);
+}
 
 ScalarId selu(const Calc& c, ScalarId x, const Params&) {
   // Constants of Klambauer et al. 2017.
   constexpr double kAlpha = 1.6732632423543772848170429916717;
   constexpr double kScale = 1.0507009873554804934193349852946;
-  return exponential_linear(c, x, kAlpha * kScale, kScale, 1);
+  return exponential_linear(c, x, c.c(kAlpha * kScale), c.c(kScale), c.c(1));
 }
 
-ScalarId celu(const Calc& c, ScalarId x, const Params& p) { return exponential_linear(c, x, p[0], 1, 1 / p[0]); }
+ScalarId celu(const Calc& c, ScalarId x, const Params& p) {
+  return exponential_linear(c, x, p[0], c.c(1), c.div(c.c(1), p[0]));
+}
 
 ScalarId leaky_relu(const Calc& c, ScalarId x, const Params& p) {
-  return c.select(c.cmp(ScalarOp::kGt, x, c.c(0)), x, c.mul(x, c.c(p[0])));
+  return c.select(c.cmp(ScalarOp::kGt, x, c.c(0)), x, c.mul(x, p[0]));
 }
 
-ScalarId rrelu(const Calc& c, ScalarId x, const Params& p) { return leaky_relu(c, x, {(p[0] + p[1]) / 2}); }
+ScalarId rrelu(const Calc& c, ScalarId x, const Params& p) {
+  return leaky_relu(c, x, {c.div(c.add(p[0], p[1]), c.c(2))});
+}
 
 ScalarId softplus(const Calc& c, ScalarId x, const Params& p) {
-  const ScalarId scaled = c.mul(x, c.c(p[0]));
-  const ScalarId soft = c.div(c.un(ScalarOp::kLog1p, c.exp(scaled)), c.c(p[0]));
-  return c.select(c.cmp(ScalarOp::kGt, scaled, c.c(p[1])), x, soft);
+  const ScalarId scaled = c.mul(x, p[0]);
+  const ScalarId soft = c.div(c.un(ScalarOp::kLog1p, c.exp(scaled)), p[0]);
+  return c.select(c.cmp(ScalarOp::kGt, scaled, p[1]), x, soft);
 }
 
 ScalarId log_sigmoid(const Calc& c, ScalarId x, const Params&) {
@@ -130,17 +139,17 @@ ScalarId log_sigmoid(const Calc& c, ScalarId x, const Params&) {
 
 ScalarId softshrink(const Calc& c, ScalarId x, const Params& p) {
   // x * 0 keeps NaN.
-  const ScalarId low = c.select(c.cmp(ScalarOp::kLt, x, c.c(-p[0])), c.add(x, c.c(p[0])), c.mul(x, c.c(0)));
-  return c.select(c.cmp(ScalarOp::kGt, x, c.c(p[0])), c.sub(x, c.c(p[0])), low);
+  const ScalarId low = c.select(c.cmp(ScalarOp::kLt, x, c.neg(p[0])), c.add(x, p[0]), c.mul(x, c.c(0)));
+  return c.select(c.cmp(ScalarOp::kGt, x, p[0]), c.sub(x, p[0]), low);
 }
 
 ScalarId hardshrink(const Calc& c, ScalarId x, const Params& p) {
-  const ScalarId inside = logical_and(c.b, c.cmp(ScalarOp::kGe, x, c.c(-p[0])), c.cmp(ScalarOp::kLe, x, c.c(p[0])));
+  const ScalarId inside = logical_and(c.b, c.cmp(ScalarOp::kGe, x, c.neg(p[0])), c.cmp(ScalarOp::kLe, x, p[0]));
   return c.select(inside, c.c(0), x);
 }
 
 ScalarId threshold(const Calc& c, ScalarId x, const Params& p) {
-  return c.select(c.cmp(ScalarOp::kLe, x, c.c(p[0])), c.c(p[1]), x);
+  return c.select(c.cmp(ScalarOp::kLe, x, p[0]), p[1], x);
 }
 
 struct ActivationRow {
@@ -254,6 +263,9 @@ void register_activation(OpRegistry& r) {
       nullptr, apply(rrelu));
   random.traits.varies = true;
   r.add(std::move(random));
+  r.take_values({"hardtanh", "elu", "leaky_relu", "softplus", "hardshrink", "threshold"});
+  r.take_value("celu", "alpha", {.low = 1e-30});  // divides
+  r.take_value("softshrink", "lambd", {.low = 0});
   r.add(make_op({"glu", OpKind::kComposite, "(Tensor self, int dim=-1) -> Tensor", "torch._C._nn.glu"}, nullptr,
                 decompose_glu));
   r.add(

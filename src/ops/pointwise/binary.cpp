@@ -135,7 +135,7 @@ MetaFn sum_meta(Sum form) {
           "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert "
           "a mask, use the `~` or `logical_not()` operator instead.");
     }
-    const Scalar alpha = m.scalar(2);
+    const Scalar alpha = m.is_tensor(2) ? Scalar(0.0) : m.scalar(2);
     if (!is_floating(dtype) && !is_complex(dtype) && std::holds_alternative<double>(alpha)) {
       throw InvalidArgument("For integral input tensors, argument alpha must not be a floating point number.");
     }
@@ -162,7 +162,8 @@ bool is_zero_number(const Scalar& s) {
 LowerFn sum_lower(Sum form) {
   return [form](LowerContext& ctx) {
     const DType dtype = compute_dtype(ctx.result().dtype);
-    const Scalar alpha = std::get<Scalar>(ctx.node().args[2]);
+    const auto* const fixed = std::get_if<Scalar>(&ctx.node().args[2]);
+    const Scalar alpha = fixed != nullptr ? *fixed : Scalar(0.0);
     ctx.pointwise(0, [&ctx, form, dtype, alpha](LoopBuilder& b, std::span<const Expr> indices) {
       ScalarId x = operand_at(ctx, b, 0, dtype, indices);
       ScalarId y = operand_at(ctx, b, 1, dtype, indices);
@@ -172,7 +173,7 @@ LowerFn sum_lower(Sum form) {
         return b.apply2(Op::kOr, x, scaled);
       }
       const bool scaled = !equals_one(alpha);
-      if (scaled) y = b.apply2(Op::kMul, y, number_as(b, alpha, dtype));
+      if (scaled) y = b.apply2(Op::kMul, y, operand_at(ctx, b, 2, dtype, {}));
       return b.apply2(form == Sum::kAdd ? Op::kAdd : Op::kSub, x, y);
     });
   };
@@ -195,6 +196,18 @@ LowerFn logical_lower(Logic logic) {
 }
 
 ScalarId power(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) { return b.apply(Op::kPow, dtype, v); }
+
+/// The same with a number that varies. Where eager takes roots, these and pow() differ in zeros, infinities and their signs.
+ScalarId power_by_number(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
+  ScalarId result = power(b, dtype, v);
+  if (!is_floating(dtype)) return result;
+  const auto at = [&](double exponent, Op op) {
+    result = b.select(b.compare(Op::kEq, v[1], b.constant(exponent, dtype)), b.apply1(op, v[0]), result);
+  };
+  at(0.5, Op::kSqrt);    // NOLINT(readability-magic-numbers): a root
+  at(-0.5, Op::kRsqrt);  // NOLINT(readability-magic-numbers): a root
+  return result;
+}
 
 /// x ** n for the exponents that eager computes without pow().
 LowerFn pow_lower() {
@@ -222,7 +235,9 @@ LowerFn pow_lower() {
         if (known && real && exponent == -2) return b.apply1(Op::kReciprocal, b.apply2(Op::kMul, x, x));
       }
       const ScalarId v[] = {x, operand_at(ctx, b, 1, dtype, indices)};
-      return power(b, dtype, v);
+      const int number = ctx.operand_number(1);
+      const bool varies = number >= 0 && ctx.operand(number).is_wrapped_number;
+      return varies ? power_by_number(b, dtype, v) : power(b, dtype, v);
     });
   };
 }
@@ -237,7 +252,7 @@ MetaFn pow_meta() {
       if (!small || dtype == DType::kBool) throw Unsupported("pow of integers runs by the host");
     }
     TensorType type = pointwise_type(m, both, dtype, Numbers::kParameters);
-    if (!m.is_tensor(0)) type.strides = contiguous_strides(m.ctx(), type.sizes);
+    if (!m.is_tensor(0) || m.tensor(0).is_wrapped_number) type.strides = contiguous_strides(m.ctx(), type.sizes);
     return {type};
   };
 }
@@ -298,6 +313,7 @@ void register_sums(OpRegistry& r) {
                 sum_meta(Sum::kSub), nullptr, sum_lower(Sum::kSub)));
   r.add(make_op({"rsub", OpKind::kPointwise, sum_schema, "torch.rsub torch.Tensor.__rsub__"}, sum_meta(Sum::kRsub),
                 nullptr, sum_lower(Sum::kRsub)));
+  r.take_values({"add", "sub", "rsub"});
   r.mark(&OpTraits::scales_sum, {"add", "sub"});
   r.mark(&OpTraits::hands_tangent_on, {"fmod", "remainder"});
 }

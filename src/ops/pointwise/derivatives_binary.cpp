@@ -14,6 +14,12 @@ Term with(VjpContext& v, std::string_view op, Term x, size_t arg) {
   return {x.b, x.b->op(op, {TensorArg{x.id}, other})};
 }
 
+/// Whether it is a number, which has no gradient and is no complex one.
+bool is_real_number(const VjpContext& v, size_t arg) {
+  if (v.args().is_tensor(arg)) return v.args().type(arg).is_wrapped_number;
+  return !std::holds_alternative<std::complex<double>>(v.args().scalar(arg));
+}
+
 /// An operand as a tensor, conjugated when complex; numbers become tensors without dimensions.
 Term value_operand(VjpContext& v, size_t arg) {
   if (v.args().is_tensor(arg)) return operand(v, arg);
@@ -27,9 +33,14 @@ Term zeros_like(Term x) { return {x.b, x.b->unary("zeros_like", x.id)}; }
 
 void add_rule(VjpContext& v, double self_sign, double other_sign, bool reversed) {
   const Term g = gradient(v);
-  const Scalar alpha = v.args().scalar(2);
+  const bool varies = v.args().is_tensor(2);
+  const Scalar alpha = varies ? Scalar(0.0) : v.args().scalar(2);
   const auto scaled = [&](double sign, bool by_alpha) {
     Term t = g;
+    if (by_alpha && varies) {
+      t = t * v.args().quantity(2);
+      return sign < 0 ? -t : t;
+    }
     const bool one = std::holds_alternative<int64_t>(alpha) && std::get<int64_t>(alpha) == 1;
     if (by_alpha && !one) {
       Scalar factor = alpha;
@@ -45,8 +56,7 @@ void add_rule(VjpContext& v, double self_sign, double other_sign, bool reversed)
 void mul_rule(VjpContext& v) {
   const Term g = gradient(v);
   if (v.needs(0)) {
-    const bool number = !v.args().is_tensor(1) && !std::holds_alternative<std::complex<double>>(v.args().scalar(1));
-    v.give(0, number ? with(v, "mul", g, 1).id : (g * conj_operand(v, 1)).id);
+    v.give(0, is_real_number(v, 1) ? with(v, "mul", g, 1).id : (g * conj_operand(v, 1)).id);
   }
   if (v.needs(1)) v.give(1, (g * conj_operand(v, 0)).id);
 }
@@ -54,9 +64,7 @@ void mul_rule(VjpContext& v) {
 /// numerator / denominator, by position.
 void quotient_rule(VjpContext& v, size_t numerator, size_t denominator) {
   const Term g = gradient(v);
-  const bool number =
-      !v.args().is_tensor(denominator) && !std::holds_alternative<std::complex<double>>(v.args().scalar(denominator));
-  if (number) {
+  if (is_real_number(v, denominator)) {
     v.give(numerator, with(v, "div", g, denominator).id);
     return;
   }
@@ -155,7 +163,11 @@ void masked_fill_rule(VjpContext& v) {
 
 void lerp_rule(VjpContext& v) {
   const Term g = gradient(v);
-  if (v.args().is_tensor(2)) {
+  if (v.args().is_tensor(2) && v.args().type(2).is_wrapped_number) {
+    const Quantity w = v.args().quantity(2);
+    v.give(0, (g * (1.0 - w)).id);
+    v.give(1, (g * w).id);
+  } else if (v.args().is_tensor(2)) {
     const Term w = operand(v, 2);
     v.give(0, (g * (1.0 - w)).id);
     v.give(1, (g * w).id);
@@ -171,7 +183,7 @@ void addc_rule(VjpContext& v, bool quotient) {
   const Term g = gradient(v);
   v.give(0, g.id);
   if (!v.needs(1) && !v.needs(2)) return;
-  const Term scaled = g * v.args().number(3);
+  const Term scaled = g * v.args().quantity(3);
   const Term a = operand(v, 1).conj(), b = operand(v, 2).conj();
   if (v.needs(1)) v.give(1, (quotient ? scaled / b : scaled * b).id);
   if (v.needs(2)) v.give(2, (quotient ? -scaled * (a / (b * b)) : scaled * a).id);

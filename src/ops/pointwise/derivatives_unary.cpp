@@ -108,7 +108,7 @@ constexpr UnaryRow kUnary[] = {
 };
 
 /// Slope of elu: `below` * exp(x * rate) at and below 0, `above` over it.
-Term exponential_slope(Term g, Term x, double below, double rate, double above) {
+Term exponential_slope(Term g, Term x, const Quantity& below, const Quantity& rate, const Quantity& above) {
   return (x > 0.0).choose(g * above, g * ((x * rate).un("exp") * below));
 }
 
@@ -130,10 +130,10 @@ struct ArgsRow {
 constexpr ArgsRow kWithArgs[] = {
     {"gelu", gelu},
     {"hardtanh",
-     [](Term g, Term x, Term, const Args& a) { return ((x > a.number(1)) && (x < a.number(2))).choose(g, 0.0); }},
+     [](Term g, Term x, Term, const Args& a) { return ((x > a.quantity(1)) && (x < a.quantity(2))).choose(g, 0.0); }},
     {"elu",
      [](Term g, Term x, Term, const Args& a) {
-       const double alpha = a.number(1), scale = a.number(2), rate = a.number(3);
+       const Quantity alpha = a.quantity(1), scale = a.quantity(2), rate = a.quantity(3);
        return exponential_slope(g, x, alpha * scale * rate, rate, scale);
      }},
     {"selu",
@@ -141,24 +141,25 @@ constexpr ArgsRow kWithArgs[] = {
        constexpr double kAlpha = 1.6732632423543772848170429916717, kScale = 1.0507009873554804934193349852946;
        return exponential_slope(g, x, kAlpha * kScale, 1.0, kScale);
      }},
-    {"celu", [](Term g, Term x, Term, const Args& a) { return exponential_slope(g, x, 1.0, 1.0 / a.number(1), 1.0); }},
-    {"leaky_relu", [](Term g, Term x, Term, const Args& a) { return (x > 0.0).choose(g, g * a.number(1)); }},
+    {"celu",
+     [](Term g, Term x, Term, const Args& a) { return exponential_slope(g, x, 1.0, 1.0 / a.quantity(1), 1.0); }},
+    {"leaky_relu", [](Term g, Term x, Term, const Args& a) { return (x > 0.0).choose(g, g * a.quantity(1)); }},
     {"softplus",
      [](Term g, Term x, Term, const Args& a) {
-       const Term scaled = x * a.number(1);
-       return (scaled > a.number(2)).choose(g, g * scaled.un("sigmoid"));
+       const Term scaled = x * a.quantity(1);
+       return (scaled > a.quantity(2)).choose(g, g * scaled.un("sigmoid"));
      }},
     {"softshrink",
      [](Term g, Term x, Term, const Args& a) {
-       const double l = a.number(1);
+       const Quantity l = a.quantity(1);
        return ((x < -l) || (x > l)).choose(g, 0.0);
      }},
     {"hardshrink",
      [](Term g, Term x, Term, const Args& a) {
-       const double l = a.number(1);
+       const Quantity l = a.quantity(1);
        return ((x < -l) || (x > l)).choose(g, 0.0);
      }},
-    {"threshold", [](Term g, Term x, Term, const Args& a) { return (x <= a.number(1)).choose(0.0, g); }},
+    {"threshold", [](Term g, Term x, Term, const Args& a) { return (x <= a.quantity(1)).choose(0.0, g); }},
     {"nan_to_num", [](Term g, Term x, Term, const Args&) { return x.fixed().un("isfinite").choose(g, 0.0); }},
 };
 
@@ -178,7 +179,7 @@ void unary_rule(VjpContext& v, const UnaryRow& row) {
 
 void logit_rule(VjpContext& v) {
   const bool clamped = !v.args().none(1);
-  const double low = clamped ? v.args().number(1) : 0.0, high = clamped ? 1 - v.args().number(1) : 1.0;
+  const Quantity low = clamped ? v.args().quantity(1) : Quantity(0.0), high = 1.0 - low;
   const Term g = gradient(v), x = operand(v, 0);
   const auto choose = [&](Term condition, Arg yes, Arg no) {
     return Term{x.b, x.b->op("where", {TensorArg{condition.id}, std::move(yes), std::move(no)})};
@@ -250,7 +251,7 @@ void register_derivatives_pointwise(OpRegistry& r) {
          {"relu", "gelu", "silu", "tanh", "sigmoid", "exp", "softplus", "leaky_relu", "sin", "cos", "abs", "log"});
   r.amend("rrelu").vjp = [](VjpContext& v) {
     if (v.args().flag(3)) throw Unsupported("the derivative of rrelu in training");
-    const double slope = (v.args().number(1) + v.args().number(2)) / 2;
+    const Quantity slope = (v.args().quantity(1) + v.args().quantity(2)) / 2.0;
     const Term g = gradient(v);
     v.give(0, (operand(v, 0) > 0.0).choose(g, g * slope).id);
   };

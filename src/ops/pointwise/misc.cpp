@@ -116,13 +116,12 @@ LowerFn clamp_lower(Bound bound) {
 LowerFn addc_lower(Op op) {
   return [op](LowerContext& ctx) {
     const DType dtype = compute_dtype(ctx.result().dtype);
-    const Scalar value = std::get<Scalar>(ctx.node().args[3]);
-    ctx.pointwise(0, [&ctx, dtype, value, op](LoopBuilder& b, std::span<const Expr> indices) {
+    ctx.pointwise(0, [&ctx, dtype, op](LoopBuilder& b, std::span<const Expr> indices) {
       const ScalarId self = operand_at(ctx, b, 0, dtype, indices);
       const ScalarId a = operand_at(ctx, b, 1, dtype, indices);
       const ScalarId c = operand_at(ctx, b, 2, dtype, indices);
       // Eager's order of operations: self + (value * a) op b.
-      const ScalarId scaled = b.apply2(Op::kMul, number_as(b, value, dtype), a);
+      const ScalarId scaled = b.apply2(Op::kMul, operand_at(ctx, b, 3, dtype, {}), a);
       return b.apply2(Op::kAdd, self, b.apply2(op, scaled, c));
     });
   };
@@ -252,6 +251,17 @@ OpDef chooser(const char* name, const char* schema, const char* names, ChooseFn 
 void register_conversions(OpRegistry& r) {
   r.add(make_op({"cast", OpKind::kPointwise, "(Tensor self, ScalarType dtype) -> Tensor", ""}, cast_meta(1), nullptr,
                 copy_lower));
+  // A value of float64 without dimensions, which takes part in promotion as a number of Python's does.
+  r.add(make_op(
+      {"as_number", OpKind::kPointwise, "(Tensor self) -> Tensor", ""},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        TensorType type = m.tensor(0);
+        type.is_wrapped_number = true;
+        return {type};
+      },
+      nullptr, copy_lower));
+  r.amend("as_number").not_differentiable = true;
+  r.amend("as_number").traits.unnamed = true;
   r.add(make_op(
       {"cast_format", OpKind::kPointwise, "(Tensor self, ScalarType dtype, MemoryFormat memory_format) -> Tensor", ""},
       [](MetaContext& m) {
@@ -392,6 +402,17 @@ void register_pointwise_misc(OpRegistry& r) {
                 }));
   register_conversions(r);
   register_checks(r);
+  r.take_values({"addcmul", "addcdiv"});
+  for (const char* bound : {"min", "max"}) {
+    r.take_value("clamp", bound);
+    r.take_value(bound == std::string_view("min") ? "clamp_min" : "clamp_max", bound);
+  }
+  for (const char* side : {"self", "other"}) {
+    r.take_value("where", side);
+    r.take_value("where.method", side);
+  }
+  r.take_value("fill", "value");
+  r.take_value("lerp", "weight");
   r.mark(&OpTraits::scales_sum, {"addcmul", "addcdiv"});
   r.mark(&OpTraits::repeats_operand, {"cast"});
   r.mark(&OpTraits::unnamed, {"cast"});

@@ -1,4 +1,5 @@
 // Less common pointwise operators, and operators with their operands exchanged.
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -28,13 +29,16 @@ MetaFn floating_meta(std::vector<size_t> operands, Promotion promotion) {
 // ---- one operand -----------------------------------------------------------------------------------------------------
 
 void lower_logit(LowerContext& ctx) {
-  const Args args(ctx);
-  const bool bounded = !args.none(1);
-  const double eps = bounded ? args.number(1) : 0;
+  const bool bounded = !Args(ctx).none(1);
   const DType t = compute_dtype(ctx.result().dtype);
-  ctx.pointwise(0, [&ctx, t, bounded, eps](LoopBuilder& b, std::span<const Expr> at) {
+  ctx.pointwise(0, [&ctx, t, bounded](LoopBuilder& b, std::span<const Expr> at) {
     ScalarId x = operand_at(ctx, b, 0, t, at);
-    if (bounded) x = b.apply2(Op::kMin, b.apply2(Op::kMax, x, number(b, eps, t)), number(b, 1 - eps, t));
+    if (bounded) {
+      const DType wide = DType::kFloat64;  // of Python's arithmetic
+      const ScalarId eps = operand_at(ctx, b, 1, wide, {});
+      const ScalarId rest = b.apply2(Op::kSub, number(b, 1, wide), eps);
+      x = b.apply2(Op::kMin, b.apply2(Op::kMax, x, b.cast(eps, t)), b.cast(rest, t));
+    }
     return b.apply1(Op::kLog, b.apply2(Op::kDiv, x, b.apply2(Op::kSub, number(b, 1, t), x)));
   });
 }
@@ -62,15 +66,18 @@ void lower_nan_to_num(LowerContext& ctx) {
   const DType dtype = ctx.result().dtype;
   const DType t = compute_dtype(dtype);
   const auto [lowest, highest] = limits(dtype);
-  const double nan = args.none(1) ? 0 : args.number(1);
-  const double up = args.none(2) ? highest : args.number(2);
-  const double down = args.none(3) ? lowest : args.number(3);
+  const std::array<std::pair<bool, double>, 3> given = {
+      {{!args.none(1), 0.0}, {!args.none(2), highest}, {!args.none(3), lowest}}};
   ctx.pointwise(0, [=, &ctx](LoopBuilder& b, std::span<const Expr> at) {
     const ScalarId x = operand_at(ctx, b, 0, t, at);
     if (!is_floating(t)) return x;
-    ScalarId y = b.select(b.compare(Op::kEq, x, number(b, INFINITY, t)), number(b, up, t), x);
-    y = b.select(b.compare(Op::kEq, x, number(b, -INFINITY, t)), number(b, down, t), y);
-    return b.select(b.apply1(Op::kIsNan, x), number(b, nan, t), y);
+    const auto value = [&](size_t arg) {
+      const auto [here, otherwise] = given[arg - 1];
+      return here ? operand_at(ctx, b, arg, t, {}) : number(b, otherwise, t);
+    };
+    ScalarId y = b.select(b.compare(Op::kEq, x, number(b, INFINITY, t)), value(2), x);
+    y = b.select(b.compare(Op::kEq, x, number(b, -INFINITY, t)), value(3), y);
+    return b.select(b.apply1(Op::kIsNan, x), value(1), y);
   });
 }
 
@@ -165,8 +172,6 @@ std::vector<TensorType> isclose_meta(MetaContext& m) {
 
 void lower_isclose(LowerContext& ctx) {
   const Args args(ctx);
-  const double rtol = args.number(2);
-  const double atol = args.number(3);
   const bool equal_nan = args.flag(4);
   const DType t = compute_dtype(ctx.operand(0).dtype);
   ctx.pointwise(0, [=, &ctx](LoopBuilder& b, std::span<const Expr> at) {
@@ -176,8 +181,8 @@ void lower_isclose(LowerContext& ctx) {
     if (equal_nan)
       close = b.apply2(Op::kOr, close, b.apply2(Op::kAnd, b.apply1(Op::kIsNan, x), b.apply1(Op::kIsNan, y)));
     const ScalarId error = b.apply1(Op::kAbs, b.apply2(Op::kSub, x, y));
-    const ScalarId bound =
-        b.apply2(Op::kAdd, number(b, atol, t), b.apply1(Op::kAbs, b.apply2(Op::kMul, number(b, rtol, t), y)));
+    const ScalarId bound = b.apply2(Op::kAdd, operand_at(ctx, b, 3, t, {}),
+                                    b.apply1(Op::kAbs, b.apply2(Op::kMul, operand_at(ctx, b, 2, t, {}), y)));
     const ScalarId finite = b.apply1(Op::kNot, b.apply1(Op::kIsInf, error));
     return b.apply2(Op::kOr, close, b.apply2(Op::kAnd, finite, b.compare(Op::kLe, error, bound)));
   });
@@ -240,6 +245,7 @@ void register_pointwise_more(OpRegistry& r) {
   add_choice(r, "rrshift", operands, "torch.Tensor.__rrshift__", "", exchanged("bitwise_right_shift"));
   add_choice(r, "floordiv_operator", operands, "torch.Tensor.__floordiv__", "torch.Tensor.__ifloordiv__",
              [](MetaContext& m) -> Choice { return {"floor_divide", {m.arg(0), m.arg(1)}}; });
+  r.take_values({"logit", "nan_to_num", "isclose"});
 }
 
 }  // namespace tatara

@@ -224,14 +224,14 @@ Values decompose_addr(GraphBuilder& b, std::span<const Arg> arguments) {
   if (args.rank(1) != 1 || args.rank(2) != 1) throw InvalidArgument("addr: Expected 1-D argument vec1 and vec2");
   const DType dtype = promote_types(args.type(0).dtype, promote_types(args.type(1).dtype, args.type(2).dtype));
   if (dtype == DType::kBool || is_complex(dtype)) throw Unsupported("addr of this dtype");
-  const auto number = [&](size_t i) { return args.number(i); };
-  const auto factor = [&](size_t i) { return is_floating(dtype) ? Scalar(number(i)) : Scalar(args.integer(i)); };
+  const auto number = [&](size_t i) { return args.quantity(i); };
+  const auto factor = [&](size_t i) { return is_floating(dtype) ? number(i).arg() : Arg(Scalar(args.integer(i))); };
   const std::vector<Expr> sizes{args.type(1).sizes[0], args.type(2).sizes[0]};
   const ValueId self = b.op("expand", {TensorArg{b.cast(args.tensor(0), dtype)}, SymInts{sizes}});
-  const ValueId column = b.binary("mul", b.unsqueeze(b.cast(args.tensor(1), dtype), 1), factor(4));
+  const ValueId column = b.op("mul", {TensorArg{b.unsqueeze(b.cast(args.tensor(1), dtype), 1)}, factor(4)});
   const ValueId outer = b.binary("mul", column, b.unsqueeze(b.cast(args.tensor(2), dtype), 0));
-  if (number(3) == 0) return {tied(b, outer, {args.tensor(0)})};  // of which eager has a gradient of zeros
-  return {b.binary("add", b.binary("mul", self, factor(3)), outer)};
+  if (number(3).is(0)) return {tied(b, outer, {args.tensor(0)})};  // of which eager has a gradient of zeros
+  return {b.binary("add", b.op("mul", {TensorArg{self}, factor(3)}), outer)};
 }
 
 Values decompose_ldexp(GraphBuilder& b, std::span<const Arg> arguments) {
@@ -458,6 +458,8 @@ void register_numeric(OpRegistry& r) {
   r.add(make_op({"polar", OpKind::kComposite, "(Tensor abs, Tensor angle) -> Tensor", "torch.polar"}, polar_meta,
                 decompose_polar));
   add("complex", "(Tensor real, Tensor imag) -> Tensor", "torch.complex", decompose_complex);
+  r.take_value("addr", "beta", {.apart = 0.0});
+  r.take_value("addr", "alpha");
 }
 
 }  // namespace tatara

@@ -183,6 +183,9 @@ void register_random(OpRegistry& r) {
         mask.dtype = DType::kBool;
         return {contiguous_like_meta(m)[0], mask};
       });
+  r.take_values({"bernoulli.p", "bernoulli_fill", "uniform_fill", "normal_fill", "exponential_fill", "cauchy_fill",
+                 "log_normal_fill", "geometric_fill", "bernoulli_mask", "bernoulli_mask_kept", "bernoulli_mask_again",
+                 "native_dropout"});
 }
 
 }  // namespace tatara

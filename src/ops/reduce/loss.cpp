@@ -11,6 +11,8 @@ namespace {
 using namespace ops;
 using Values = std::vector<ValueId>;
 
+constexpr double kLeast = 1e-30;  // of what has to be more than zero
+
 DType common_dtype(GraphBuilder& b, const Args& args) {
   const DType dtype = promote_types(args.type(0).dtype, args.type(1).dtype);
   if (!is_floating(dtype)) throw InvalidArgument("this loss needs floating-point input");
@@ -19,29 +21,29 @@ DType common_dtype(GraphBuilder& b, const Args& args) {
 }
 
 /// An elementwise loss of (input, target) computed in the compute dtype and rounded once, then reduced.
-using ElementLoss = ValueId (*)(GraphBuilder&, ValueId difference, double parameter);
+using ElementLoss = ValueId (*)(GraphBuilder&, ValueId difference, const Quantity& parameter);
 
-ValueId square(GraphBuilder& b, ValueId d, double) { return b.binary("mul", d, d); }
-ValueId absolute(GraphBuilder& b, ValueId d, double) { return b.unary("abs", d); }
+ValueId square(GraphBuilder& b, ValueId d, const Quantity&) { return b.binary("mul", d, d); }
+ValueId absolute(GraphBuilder& b, ValueId d, const Quantity&) { return b.unary("abs", d); }
 
 /// Where `far` holds no square is taken: its derivative there must be zero, not infinity times zero.
 ValueId unless(GraphBuilder& b, ValueId far, ValueId z) {
   return b.op("where", {TensorArg{far}, Scalar(0.0), TensorArg{z}});
 }
 
-ValueId smooth_l1(GraphBuilder& b, ValueId d, double beta) {
+ValueId smooth_l1(GraphBuilder& b, ValueId d, const Quantity& beta) {
   const ValueId z = b.unary("abs", d);
-  if (beta == 0) return z;
-  const ValueId far = b.binary("ge", z, Scalar(beta)), near = unless(b, far, z);
-  const ValueId inner = b.binary("div", b.binary("mul", b.binary("mul", near, Scalar(0.5)), near), Scalar(beta));
-  return b.where(far, b.binary("sub", z, Scalar(0.5 * beta)), inner);
+  if (beta.is(0)) return z;
+  const ValueId far = with_number(b, "ge", z, beta), near = unless(b, far, z);
+  const ValueId inner = with_number(b, "div", b.binary("mul", b.binary("mul", near, Scalar(0.5)), near), beta);
+  return b.where(far, with_number(b, "sub", z, 0.5 * beta), inner);
 }
 
-ValueId huber(GraphBuilder& b, ValueId d, double delta) {
+ValueId huber(GraphBuilder& b, ValueId d, const Quantity& delta) {
   const ValueId z = b.unary("abs", d);
-  const ValueId far = b.binary("gt", z, Scalar(delta)), near = unless(b, far, z);
+  const ValueId far = with_number(b, "gt", z, delta), near = unless(b, far, z);
   const ValueId inner = b.binary("mul", b.binary("mul", near, Scalar(0.5)), near);
-  const ValueId outer = b.binary("mul", b.binary("sub", z, Scalar(0.5 * delta)), Scalar(delta));
+  const ValueId outer = with_number(b, "mul", with_number(b, "sub", z, 0.5 * delta), delta);
   return b.where(far, outer, inner);
 }
 
@@ -52,8 +54,8 @@ DecomposeFn difference_loss(ElementLoss element) {
     if (args.type(0).dtype != args.type(1).dtype) throw Unsupported("a loss of several dtypes");
     const DType wide = compute_dtype(dtype);
     const ValueId d = b.binary("sub", b.cast(args.tensor(0), wide), b.cast(args.tensor(1), wide));
-    const double parameter = args.size() > 3 ? args.number(3) : 0;
-    if (parameter < 0) throw InvalidArgument("negative parameter of a loss");
+    const Quantity parameter = args.size() > 3 ? args.quantity(3) : Quantity(0.0);
+    if (!parameter.varies() && parameter.fixed() < 0) throw InvalidArgument("negative parameter of a loss");
     return {reduced(b, b.cast(element(b, d, parameter), dtype), args.integer(2))};
   };
 }
@@ -162,15 +164,15 @@ ValueId class_shape(GraphBuilder& b, ValueId weight, int64_t rank, int64_t dim) 
 }
 
 ValueId probability_loss(GraphBuilder& b, ValueId self, ValueId target, ValueId weight, int64_t reduction,
-                         double smoothing) {
+                         const Quantity& smoothing) {
   const TensorType type = b.type(self);
   if (!is_floating(b.type(target).dtype)) throw InvalidArgument("Expected floating point type for target");
   const int64_t dim = type.dim() == 1 ? 0 : 1;
   const Expr classes = type.sizes[static_cast<size_t>(dim)];
-  if (smoothing > 0) {
+  if (!smoothing.is(0)) {
     if (!classes.is_const()) throw Unsupported("label smoothing over a symbolic number of classes");
-    const ValueId kept = b.binary("mul", target, Scalar(1 - smoothing));
-    target = b.binary("add", kept, Scalar(smoothing / static_cast<double>(classes.const_value())));
+    const ValueId kept = with_number(b, "mul", target, 1.0 - smoothing);
+    target = with_number(b, "add", kept, smoothing / static_cast<double>(classes.const_value()));
   }
   ValueId product = b.binary("mul", log_probabilities(b, self, dim), target);
   if (weight != kNoValue) product = b.binary("mul", product, class_shape(b, weight, type.dim(), dim));
@@ -183,7 +185,7 @@ ValueId probability_loss(GraphBuilder& b, ValueId self, ValueId target, ValueId 
 
 /// Cross entropy with class indices and label smoothing.
 ValueId smoothed_loss(GraphBuilder& b, ValueId self, ValueId target, ValueId weight, int64_t reduction,
-                      int64_t ignore_index, double smoothing) {
+                      int64_t ignore_index, const Quantity& smoothing) {
   const TensorType type = b.type(self);
   const int64_t dim = type.dim() == 1 ? 0 : 1;
   const Expr classes = type.sizes[static_cast<size_t>(dim)];
@@ -205,8 +207,8 @@ ValueId smoothed_loss(GraphBuilder& b, ValueId self, ValueId target, ValueId wei
       smooth = sum;
     }
   }
-  const double per_class = smoothing / static_cast<double>(classes.const_value());
-  return b.binary("add", b.binary("mul", plain, Scalar(1 - smoothing)), b.binary("mul", smooth, Scalar(per_class)));
+  const Quantity per_class = smoothing / static_cast<double>(classes.const_value());
+  return b.binary("add", with_number(b, "mul", plain, 1.0 - smoothing), with_number(b, "mul", smooth, per_class));
 }
 
 Values decompose_cross_entropy(GraphBuilder& b, std::span<const Arg> arguments) {
@@ -214,15 +216,16 @@ Values decompose_cross_entropy(GraphBuilder& b, std::span<const Arg> arguments) 
   const Args args(b, arguments);
   const ValueId self = args.tensor(0);
   const ValueId target = args.tensor(1);
-  const double smoothing = args.number(5);
-  if (smoothing < 0 || smoothing > 1) throw InvalidArgument("label_smoothing must be between 0.0 and 1.0");
+  const Quantity smoothing = args.quantity(5);
+  if (!smoothing.varies() && (smoothing.fixed() < 0 || smoothing.fixed() > 1))
+    throw InvalidArgument("label_smoothing must be between 0.0 and 1.0");
   const TensorType type = b.type(self);
   if (type.dim() == 0 || !is_floating(type.dtype)) throw InvalidArgument("cross_entropy: bad input");
   if (type.dim() == b.type(target).dim() && same_sizes(b.ctx(), type.sizes, b.type(target).sizes)) {
     if (args.integer(4) >= 0) throw InvalidArgument("ignore_index is not supported for floating point target");
     return {probability_loss(b, self, target, args.tensor(2), args.integer(3), smoothing)};
   }
-  if (smoothing > 0) {
+  if (!smoothing.is(0)) {
     return {smoothed_loss(b, self, target, args.tensor(2), args.integer(3), args.integer(4), smoothing)};
   }
   const int64_t dim = type.dim() == 1 ? 0 : 1;
@@ -243,7 +246,8 @@ Values decompose_margin_ranking(GraphBuilder& b, std::span<const Arg> arguments)
   const Args args(b, arguments);
   const ValueId difference = b.binary("sub", args.tensor(0), args.tensor(1));
   const ValueId inner = b.binary("mul", b.unary("neg", args.tensor(2)), difference);
-  const ValueId loss = b.op("clamp_min", {TensorArg{b.binary("add", inner, args.scalar(3))}, Scalar(int64_t{0})});
+  const ValueId loss =
+      b.op("clamp_min", {TensorArg{with_number(b, "add", inner, args.quantity(3))}, Scalar(int64_t{0})});
   return {reduced(b, loss, args.integer(4))};
 }
 
@@ -256,7 +260,7 @@ Values decompose_poisson_nll(GraphBuilder& b, std::span<const Arg> arguments) {
   if (args.flag(2)) {
     loss = b.binary("sub", b.unary("exp", x), b.binary("mul", target, x));
   } else {
-    const ValueId log = b.unary("log", b.binary("add", x, args.scalar(4)));
+    const ValueId log = b.unary("log", with_number(b, "add", x, args.quantity(4)));
     loss = b.binary("sub", x, b.binary("mul", target, log));
   }
   if (args.flag(3)) {
@@ -308,6 +312,10 @@ void register_loss(OpRegistry& r) {
   add("poisson_nll_loss",
       "(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
       "torch.poisson_nll_loss", decompose_poisson_nll);
+  r.take_value("smooth_l1_loss", "beta", {.low = kLeast});
+  r.take_value("cross_entropy_loss", "label_smoothing", {.low = kLeast, .high = 1.0});
+  r.take_value("huber_loss", "delta", {.low = kLeast});
+  r.take_values({"margin_ranking_loss", "poisson_nll_loss"});
 }
 
 }  // namespace tatara

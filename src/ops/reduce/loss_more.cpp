@@ -22,7 +22,7 @@ Values decompose_hinge_embedding(GraphBuilder& b, std::span<const Arg> arguments
   const Args args(b, arguments);
   require_floating(args);
   const ValueId x = args.tensor(0), target = args.tensor(1);
-  const ValueId margin = positive(b, b.op("rsub", {TensorArg{x}, Scalar(args.number(2))}));
+  const ValueId margin = positive(b, with_number(b, "rsub", x, args.quantity(2)));
   const ValueId apart = b.where(b.binary("ne", target, Scalar(int64_t{1})), margin, zero_like(b, x));
   const ValueId near = b.where(b.binary("ne", target, Scalar(int64_t{-1})), x, zero_like(b, x));
   return {reduced(b, b.binary("add", apart, near), args.integer(3))};
@@ -36,12 +36,12 @@ Values decompose_triplet_margin(GraphBuilder& b, std::span<const Arg> arguments)
     throw InvalidArgument("triplet_margin_loss: anchor, positive and negative need the same number of dimensions");
   }
   const auto distance = [&](size_t i, size_t j) {
-    return b.op("pairwise_distance", {arguments[i], arguments[j], Scalar(args.number(4)), Scalar(args.number(5))});
+    return b.op("pairwise_distance", {arguments[i], arguments[j], Scalar(args.number(4)), args.quantity(5).arg()});
   };
   const ValueId near = distance(0, 1);
   ValueId apart = distance(0, 2);
   if (args.flag(6)) apart = b.binary("minimum", apart, distance(1, 2));
-  const ValueId gap = b.binary("sub", b.binary("add", near, Scalar(args.number(3))), apart);
+  const ValueId gap = b.binary("sub", with_number(b, "add", near, args.quantity(3)), apart);
   return {reduced(b, positive(b, gap), args.integer(7))};
 }
 
@@ -62,7 +62,7 @@ Values decompose_cosine_embedding(GraphBuilder& b, std::span<const Arg> argument
   const ValueId same =
       b.where(b.binary("eq", target, Scalar(int64_t{1})), b.op("rsub", {TensorArg{cosine}, Scalar(int64_t{1})}), zero);
   const ValueId other = b.where(b.binary("eq", target, Scalar(int64_t{-1})),
-                                positive(b, b.binary("sub", cosine, Scalar(args.number(3)))), zero);
+                                positive(b, with_number(b, "sub", cosine, args.quantity(3))), zero);
   return {reduced(b, b.binary("add", same, other), args.integer(4))};
 }
 
@@ -85,7 +85,7 @@ Values decompose_multi_margin(GraphBuilder& b, std::span<const Arg> arguments) {
   }
   const ValueId target = b.reshape(args.tensor(1), {rows, b.ctx().constant(1)});
   const ValueId own = b.op("gather", {TensorArg{x}, int_arg(1), TensorArg{target}});
-  ValueId gap = positive(b, b.binary("add", b.op("rsub", {TensorArg{own}, Scalar(args.number(3))}), x));
+  ValueId gap = positive(b, b.binary("add", with_number(b, "rsub", own, args.quantity(3)), x));
   if (p == 2) gap = b.binary("mul", gap, gap);
   if (!args.none(4)) {
     const ValueId weight = b.op(
@@ -166,6 +166,11 @@ void register_loss_more(OpRegistry& r) {
   add("_log_softmax_backward_data", backward, "torch._log_softmax_backward_data", softmax_backward(true));
   add("native_dropout_backward", "(Tensor grad_output, Tensor mask, float scale) -> Tensor",
       "torch.ops.aten.native_dropout_backward.default", decompose_dropout_backward);
+  for (const char* name :
+       {"hinge_embedding_loss", "triplet_margin_loss", "cosine_embedding_loss", "multi_margin_loss"}) {
+    r.take_value(name, "margin");
+  }
+  r.take_value("triplet_margin_loss", "eps");
 }
 
 }  // namespace tatara

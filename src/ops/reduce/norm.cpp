@@ -34,12 +34,12 @@ ValueId mean_over(GraphBuilder& b, ValueId x, const std::vector<int64_t>& dims) 
   return b.binary("div", b.reduce("sum", x, dims, true), count_scalar(elements_over(b, x, dims)));
 }
 
-ValueId inverse_std(GraphBuilder& b, ValueId var, double eps) {
-  return b.unary("rsqrt", b.binary("add", var, Scalar(eps)));
+ValueId inverse_std(GraphBuilder& b, ValueId var, const Quantity& eps) {
+  return b.unary("rsqrt", with_number(b, "add", var, eps));
 }
 
 /// x must be in its compute dtype.
-Stats stats_of(GraphBuilder& b, ValueId x, const std::vector<int64_t>& dims, double eps) {
+Stats stats_of(GraphBuilder& b, ValueId x, const std::vector<int64_t>& dims, const Quantity& eps) {
   Stats s{};
   s.mean = mean_over(b, x, dims);
   s.deviation = b.binary("sub", x, s.mean);
@@ -147,7 +147,7 @@ DecomposeFn layer_norm_decompose(bool with_stats) {
     const Args args(b, arguments);
     const DType out = args.type(0).dtype;
     const auto dims = trailing_dims(b.ctx(), args.type(0), args.exprs(1));
-    const Stats s = stats_of(b, b.cast(args.tensor(0), compute_dtype(out)), dims, args.number(4));
+    const Stats s = stats_of(b, b.cast(args.tensor(0), compute_dtype(out)), dims, args.quantity(4));
     const std::vector<ValueId> deciding{args.tensor(0), args.tensor(2), args.tensor(3)};
     const ValueId weight = of_one_node(b, args.tensor(2), deciding);
     const ValueId bias = of_one_node(b, args.tensor(3), deciding);
@@ -177,7 +177,7 @@ Values decompose_rms_norm(GraphBuilder& b, std::span<const Arg> arguments) {
   }
   const DType wide = compute_dtype(input.dtype);
   const double machine = wide == DType::kFloat64 ? 0x1p-52 : 0x1p-23;
-  const double eps = args.none(3) ? machine : args.number(3);
+  const Quantity eps = args.none(3) ? Quantity(machine) : args.quantity(3);
   const ValueId x = b.cast(args.tensor(0), wide);
   const ValueId rstd = inverse_std(b, mean_over(b, b.binary("mul", x, x), dims), eps);
   const ValueId y = b.cast(affine(b, b.binary("mul", x, rstd), args.tensor(2), kNoValue), input.dtype);
@@ -187,7 +187,8 @@ Values decompose_rms_norm(GraphBuilder& b, std::span<const Arg> arguments) {
 
 // ---- Groups of channels ----------------------------------------------------------------------------------------------
 
-Values normalize_groups(GraphBuilder& b, const Args& args, Expr groups, ValueId weight, ValueId bias, double eps) {
+Values normalize_groups(GraphBuilder& b, const Args& args, Expr groups, ValueId weight, ValueId bias,
+                        const Quantity& eps) {
   ExprContext& ctx = b.ctx();
   const TensorType input = args.type(0);
   const Expr channels = input.sizes[1];
@@ -243,7 +244,7 @@ Values decompose_group_norm(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   const Expr groups = b.ctx().constant(args.integer(1));
   return {in_group_norm_layout(b, args,
-                               normalize_groups(b, args, groups, args.tensor(2), args.tensor(3), args.number(4))[0])};
+                               normalize_groups(b, args, groups, args.tensor(2), args.tensor(3), args.quantity(4))[0])};
 }
 
 std::vector<TensorType> native_group_norm_meta(MetaContext& m) {
@@ -267,7 +268,7 @@ std::vector<TensorType> native_group_norm_meta(MetaContext& m) {
 Values decompose_native_group_norm(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   const Values v =
-      normalize_groups(b, args, b.ctx().constant(args.integer(6)), args.tensor(1), args.tensor(2), args.number(7));
+      normalize_groups(b, args, b.ctx().constant(args.integer(6)), args.tensor(1), args.tensor(2), args.quantity(7));
   const std::vector<Expr> sizes{args.type(0).sizes[0], b.ctx().constant(args.integer(6))};
   DType stat = args.type(0).dtype;
   for (size_t i : {size_t{1}, size_t{2}}) {
@@ -335,20 +336,13 @@ MetaFn batch_norm_meta(BatchForm form) {
   };
 }
 
-/// running * (1 - momentum) + momentum * fresh, in the running statistic's dtype. The momentum may be a number of the
-/// program that is read when the graph runs.
+/// running * (1 - momentum) + momentum * fresh, in the running statistic's dtype.
 ValueId updated(GraphBuilder& b, ValueId running, ValueId fresh, const Args& args) {
   const DType dtype = b.type(running).dtype;
   const ValueId old = b.cast(running, compute_dtype(dtype)), now = b.cast(fresh, compute_dtype(dtype));
-  ValueId old_part = kNoValue, new_part = kNoValue;
-  if (const auto* momentum = std::get_if<TensorArg>(&args[kMomentum])) {
-    old_part = b.binary("mul", old, b.binary("add", b.unary("neg", momentum->value), Scalar(1.0)));
-    new_part = b.binary("mul", now, momentum->value);
-  } else {
-    const double momentum_now = args.none(kMomentum) ? 0.0 : args.number(kMomentum);
-    old_part = b.binary("mul", old, Scalar(1 - momentum_now));
-    new_part = b.binary("mul", now, Scalar(momentum_now));
-  }
+  const Quantity momentum = args.none(kMomentum) ? Quantity(0.0) : args.quantity(kMomentum);
+  const ValueId old_part = with_number(b, "mul", old, 1.0 - momentum);
+  const ValueId new_part = with_number(b, "mul", now, momentum);
   return b.cast(b.binary("add", old_part, new_part), dtype);
 }
 
@@ -370,7 +364,7 @@ DecomposeFn batch_norm_decompose(BatchForm form) {
       return of_one_node(b, args.tensor(i), {args.tensor(0), args.tensor(kWeight)});
     };
     const ValueId x = b.cast(operand(0), wide);
-    const double eps = args.number(kEps);
+    const Quantity eps = args.quantity(kEps);
     const ValueId weight = per_channel(b, operand(kWeight), input.dim());
     const ValueId bias = per_channel(b, operand(kBias), input.dim());
     if (!args.flag(kTraining)) {
@@ -443,7 +437,7 @@ Values decompose_instance_norm(GraphBuilder& b, std::span<const Arg> arguments) 
   std::vector<int64_t> dims;
   for (int64_t d = 2; d < input.dim(); ++d) dims.push_back(d);
   const ValueId x = b.cast(args.tensor(0), compute_dtype(input.dtype));
-  const Stats s = stats_of(b, x, dims, args.number(kEps));
+  const Stats s = stats_of(b, x, dims, args.quantity(kEps));
   const std::vector<ValueId> deciding{args.tensor(0), args.tensor(kWeight)};
   const auto vector = [&](size_t i) { return per_channel(b, of_one_node(b, args.tensor(i), deciding), input.dim()); };
   const ValueId weight = vector(kWeight), bias = vector(kBias);
@@ -506,6 +500,8 @@ void register_norm(OpRegistry& r) {
                  "torch.instance_norm"},
                 instance_norm_meta, decompose_instance_norm));
   r.mark(&OpTraits::uncounted_statistics, {"batch_norm", "native_batch_norm"});
+  r.take_values({"layer_norm", "native_layer_norm", "rms_norm", "group_norm", "native_group_norm", "batch_norm",
+                 "native_batch_norm", "instance_norm"});
 }
 
 }  // namespace tatara

@@ -98,6 +98,7 @@ struct Term {
   Term un(std::string_view op) const { return {b, b->unary(op, id)}; }
   Term bin(std::string_view op, Term o) const { return {b, b->binary(op, id, o.id)}; }
   Term bin(std::string_view op, double o) const { return {b, b->binary(op, id, Scalar(o))}; }
+  Term bin(std::string_view op, const Quantity& o) const { return {b, with_number(*b, op, id, o)}; }
   /// By value: the graph's own moves when nodes are added.
   TensorType type() const { return b->type(id); }
   /// The same values as a constant: in eager, what a comparison of it decides does not require grad.
@@ -116,12 +117,19 @@ inline Term operator+(Term x, double y) { return x.bin("add", y); }
 inline Term operator-(Term x, double y) { return x.bin("sub", y); }
 inline Term operator*(Term x, double y) { return x.bin("mul", y); }
 inline Term operator/(Term x, double y) { return x.bin("div", y); }
+inline Term operator+(Term x, const Quantity& y) { return x.bin("add", y); }
+inline Term operator-(Term x, const Quantity& y) { return x.bin("sub", y); }
+inline Term operator*(Term x, const Quantity& y) { return x.bin("mul", y); }
+inline Term operator/(Term x, const Quantity& y) { return x.bin("div", y); }
 inline Term operator-(double x, Term y) { return {y.b, y.b->op("rsub", {TensorArg{y.id}, Scalar(x)})}; }
 inline Term operator-(Term x) { return x.un("neg"); }
 inline Term operator>(Term x, double y) { return x.bin("gt", y); }
 inline Term operator>=(Term x, double y) { return x.bin("ge", y); }
 inline Term operator<(Term x, double y) { return x.bin("lt", y); }
 inline Term operator<=(Term x, double y) { return x.bin("le", y); }
+inline Term operator>(Term x, const Quantity& y) { return x.bin("gt", y); }
+inline Term operator<(Term x, const Quantity& y) { return x.bin("lt", y); }
+inline Term operator<=(Term x, const Quantity& y) { return x.bin("le", y); }
 inline Term operator&&(Term x, Term y) { return x.bin("logical_and", y); }
 inline Term operator||(Term x, Term y) { return x.bin("logical_or", y); }
 

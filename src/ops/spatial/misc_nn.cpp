@@ -124,15 +124,18 @@ Values decompose_cosine_similarity(GraphBuilder& b, std::span<const Arg> argumen
   ValueId y = b.cast(args.tensor(1), dtype);
   const int64_t rank = std::max(args.rank(0), args.rank(1));
   const int64_t dim = args.dim(2, rank);
-  const Scalar eps = args.scalar(3);
+  const Quantity eps = args.quantity(3);
   if (args.rank(0) != args.rank(1) || !same_sizes(b.ctx(), args.type(0).sizes, args.type(1).sizes)) {
     const ValueId sum = b.binary("add", x, y);  // only its shape is used
     const std::vector<Expr> sizes = b.type(sum).sizes;
     x = b.expand(x, sizes);
     y = b.expand(y, sizes);
   }
+  // Eager raises short lengths without gradients: what comes back is the length's own.
   const auto unit = [&](ValueId v) {
-    return b.binary("div", v, b.op("clamp_min", {TensorArg{euclidean(b, v, dim)}, eps}));
+    const ValueId length = euclidean(b, v, dim), fixed = b.unary("detach", length);
+    const ValueId raised = with_number(b, "add", b.binary("sub", length, fixed), eps);
+    return b.binary("div", v, b.where(with_number(b, "lt", fixed, eps), raised, length));
   };
   return {b.reduce("sum", b.binary("mul", unit(x), unit(y)), {dim}, false)};
 }
@@ -140,7 +143,7 @@ Values decompose_cosine_similarity(GraphBuilder& b, std::span<const Arg> argumen
 Values decompose_pairwise_distance(GraphBuilder& b, std::span<const Arg> arguments) {
   // (x1, x2, p, eps, keepdim)
   const Args args(b, arguments);
-  const ValueId d = b.binary("add", b.binary("sub", args.tensor(0), args.tensor(1)), args.scalar(3));
+  const ValueId d = with_number(b, "add", b.binary("sub", args.tensor(0), args.tensor(1)), args.quantity(3));
   const int64_t last = b.type(d).dim() - 1;
   if (last < 0) throw Unsupported("pairwise_distance of tensors without dimensions runs in eager");
   return {b.op("linalg_vector_norm", {TensorArg{d}, Scalar(args.number(2)), ints_arg(b.ctx(), {last}), arguments[4]})};
@@ -172,18 +175,20 @@ std::vector<int64_t> memory_order(ExprContext& ctx, const TensorType& type) {
 /// In evaluation the very input comes back; in training the host draws the mask, so the generator moves as in eager.
 Values decompose_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  const double p = args.number(1);
-  if (p < 0 || p > 1) throw InvalidArgument(str_cat("dropout probability has to be between 0 and 1, but got ", p));
+  const Quantity p = args.quantity(1);
+  if (!p.varies() && (p.fixed() < 0 || p.fixed() > 1)) {
+    throw InvalidArgument(str_cat("dropout probability has to be between 0 and 1, but got ", p.fixed()));
+  }
   const ValueId x = args.tensor(0);
-  if (p == 0 || !args.flag(2) || b.type(x).numel(b.ctx()).is_const(0)) return {x};
-  if (p == 1) return {b.binary("mul", x, b.constant(0, b.type(x).dtype, b.type(x).device))};
+  if (p.is(0) || !args.flag(2) || b.type(x).numel(b.ctx()).is_const(0)) return {x};
+  if (p.is(1)) return {b.binary("mul", x, b.constant(0, b.type(x).dtype, b.type(x).device))};
   const bool contiguous = is_contiguous(b.ctx(), b.type(x)), on_gpu = b.type(x).device.kind == DeviceKind::kCuda;
   // The host fills a mask as it lies in memory.
   const std::vector<int64_t> order = contiguous || on_gpu ? std::vector<int64_t>() : memory_order(b.ctx(), b.type(x));
   if (!contiguous && order.empty()) throw Unsupported("dropout of a tensor that is not dense runs in eager");
   if (on_gpu) {
-    const ValueId mask = b.op_multi("native_dropout", {TensorArg{x}, Scalar(p), Scalar(true)})[1];
-    return {b.binary("mul", b.binary("mul", x, b.cast(mask, b.type(x).dtype)), Scalar(1 / (1 - p)))};
+    const ValueId mask = b.op_multi("native_dropout", {TensorArg{x}, p.arg(), Scalar(true)})[1];
+    return {with_number(b, "mul", b.binary("mul", x, b.cast(mask, b.type(x).dtype)), 1.0 / (1.0 - p))};
   }
   const DType dtype = b.type(x).dtype;
   std::vector<Expr> sizes = b.type(x).sizes;
@@ -192,9 +197,10 @@ Values decompose_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
     sizes[i] = b.type(x).sizes[static_cast<size_t>(order[i])];
     back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
   }
-  ValueId mask = b.op("bernoulli_mask", {SymInts{sizes}, Scalar(1 - p), dtype});
+  const Quantity kept = 1.0 - p;
+  ValueId mask = b.op("bernoulli_mask", {SymInts{sizes}, kept.arg(), dtype});
   if (!contiguous) mask = b.permute(mask, back);
-  return {b.binary("mul", x, b.binary("div", b.cast(mask, dtype), Scalar(1 - p)))};
+  return {b.binary("mul", x, with_number(b, "div", b.cast(mask, dtype), kept))};
 }
 
 /// alpha_dropout and feature dropout are the identity in evaluation.
@@ -235,6 +241,9 @@ void register_misc_nn(OpRegistry& r) {
   for (bool OpTraits::* trait : {&OpTraits::varies, &OpTraits::may_write_nothing}) {
     r.mark(trait, {"dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"});
   }
+  r.take_value("cosine_similarity", "eps");
+  r.take_value("pairwise_distance", "eps");
+  r.take_value("dropout", "p", {.low = 1e-30, .high = 1 - 1e-15});  // 0 and 1 draw no numbers
 }
 
 }  // namespace tatara

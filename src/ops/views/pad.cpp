@@ -1,7 +1,7 @@
 // Padding.
 #include <algorithm>
 
-#include "ops/core/family_util.h"
+#include "ops/core/pointwise_util.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -95,10 +95,8 @@ void lower_constant(LowerContext& ctx) {
   const TensorType self = ctx.operand(0);
   const Amounts a = amounts(ctx.ctx(), args.exprs(1), self.sizes.size());
   const DType dtype = compute_dtype(self.dtype);
-  const Scalar given = args.none(2) ? Scalar(0.0) : args.scalar(2);
-  const auto* parts = is_complex(dtype) ? std::get_if<std::complex<double>>(&given) : nullptr;
-  const std::complex<double> value = parts != nullptr ? *parts : args.none(2) ? 0.0 : args.number(2);
-  ctx.pointwise(0, [=](LoopBuilder& b, std::span<const Expr> out) {
+  const bool given = !args.none(2);
+  ctx.pointwise(0, [=, &ctx](LoopBuilder& b, std::span<const Expr> out) {
     ExprContext& ec = b.ctx();
     std::vector<Expr> at(out.begin(), out.end());
     ScalarId mask = loops::kNoScalar;
@@ -108,8 +106,7 @@ void lower_constant(LowerContext& ctx) {
         mask = logical_and(b, mask, in_range(b, at[d], ec.constant(0), self.sizes[d]));
       }
     }
-    const ScalarId fill =
-        is_complex(dtype) ? b.constant_complex(value.real(), value.imag(), dtype) : Calc{b, dtype}.c(value.real());
+    const ScalarId fill = given ? operand_at(ctx, b, 2, dtype, {}) : number_as(b, Scalar(0.0), dtype);
     return load_if(b, 0, at, mask, fill);
   });
 }
@@ -172,6 +169,8 @@ void register_pad(OpRegistry& r) {
                 wrapped_meta(Mode::kReplicate), nullptr, lower_wrapped(Mode::kReplicate)));
   r.add(make_op({"_pad_circular", kind, schema, "torch._C._nn._pad_circular"}, wrapped_meta(Mode::kCircular), nullptr,
                 lower_wrapped(Mode::kCircular)));
+  r.take_value("constant_pad_nd", "value");
+  r.take_value("pad", "value");
 }
 
 }  // namespace tatara

@@ -31,6 +31,7 @@ HostKind kind_of(const HostCall::HostArg& arg) {
       return {Kind::kTensorList, std::any_of(list.indices.begin(), list.indices.end(), [](int i) { return i < 0; })};
     }
     HostKind operator()(const HostCall::OutSlot&) const { return {Kind::kTensor}; }
+    HostKind operator()(const HostCall::NumberSlot&) const { return {Kind::kDouble}; }
     HostKind operator()(const Scalar& scalar) const { return {kind_of(scalar)}; }
     HostKind operator()(const SymInts&) const { return {Kind::kIntList}; }
     HostKind operator()(const DType&) const { return {Kind::kDType}; }

@@ -182,6 +182,8 @@ void PlanPrograms::resolve_host(const HostCall& call, const StepPrograms& step, 
       value.kind = slot->index < 0 ? Kind::kNone : Kind::kTensor;
     } else if (std::holds_alternative<HostCall::OutSlot>(arg)) {
       value.kind = Kind::kTensor;
+    } else if (std::holds_alternative<HostCall::NumberSlot>(arg)) {
+      value.kind = Kind::kDouble;  // read with each call
     } else if (std::holds_alternative<HostCall::TensorListSlot>(arg)) {
       value.kind = Kind::kTensorList;
     }

@@ -212,6 +212,8 @@ void StepRunner::fill_tensors(const HostCall& call, bool keeps, HostState& state
       if (slot->index >= 0) state.values[i].tensor = state.tensors[static_cast<size_t>(slot->index)].tensor;
     } else if (const auto* out = std::get_if<HostCall::OutSlot>(&call.args[i])) {
       state.values[i].tensor = state.tensors[static_cast<size_t>(out->index)].tensor;
+    } else if (const auto* number = std::get_if<HostCall::NumberSlot>(&call.args[i])) {
+      std::memcpy(&state.values[i].number, state.tensors[static_cast<size_t>(number->index)].view.data, sizeof(double));
     } else if (const auto* list = std::get_if<HostCall::TensorListSlot>(&call.args[i])) {
       state.values[i].tensors.clear();
       for (const int index : list->indices) {
