@@ -81,7 +81,9 @@ def _mix(x: Any, c: Any) -> Any:
     return c * x + (1.0 - c) * x.flip(0)
 
 
-ZERO_IS_ANOTHER_WAY = "eager takes another way at 0 or 1"
+HOST = "the host says the types of the results, or runs the call between compiled parts"
+ORDER = "the order of a norm chooses its formula"
+RANGE = "what is an error depends on the value"
 
 FORMS: dict[str, Form] = {
     # operands
@@ -144,7 +146,7 @@ FORMS: dict[str, Form] = {
     "index_fill": Form(lambda x, c: x.index_fill(0, torch.tensor([0, 2]), c)),
     "scatter_value": Form(lambda x, c: x.scatter(1, torch.tensor([[0], [1], [2], [3]]), c)),
     "pad": Form(lambda x, c: F.pad(x, (1, 2), value=c)),
-    "fill_diagonal": Form(lambda x, c: (x * 2).fill_diagonal_(c)),
+    "fill_diagonal": Form(lambda x, c: (x * 2).fill_diagonal_(c), compiles=9, reason=HOST),
     # factors of sums
     "add_alpha": Form(lambda x, c: torch.add(x, x.flip(0), alpha=c)),
     "sub_alpha": Form(lambda x, c: torch.sub(x, x.flip(0), alpha=c)),
@@ -157,7 +159,7 @@ FORMS: dict[str, Form] = {
     "addmm": Form(lambda x, c: torch.addmm(x, x[:, :4], x, beta=c, alpha=c)),
     "addmm_alpha": Form(lambda x, c: torch.addmm(x, x[:, :4], x, alpha=c)),
     "baddbmm": Form(lambda x, c: torch.baddbmm(x[None], x[None, :, :4], x[None], beta=0.5, alpha=c)),
-    "addmv": Form(lambda x, c: torch.addmv(x[:, 0], x, x[0], alpha=c)),
+    "addmv": Form(lambda x, c: torch.addmv(x[:, 0], x, x[0], alpha=c), compiles=9, reason=HOST),
     "addr": Form(lambda x, c: torch.addr(x, x[:, 0], x[0], alpha=c)),
     "index_add": Form(lambda x, c: torch.index_add(x, 0, torch.tensor([0, 2]), x[:2], alpha=c)),
     # activations
@@ -170,7 +172,7 @@ FORMS: dict[str, Form] = {
     "hardshrink": Form(lambda x, c: F.hardshrink(x, c)),
     "threshold": Form(lambda x, c: F.threshold(x, c, 0.5)),
     "threshold_value": Form(lambda x, c: F.threshold(x, 0.1, c)),
-    "rrelu": Form(lambda x, c: F.rrelu(x, 0.1, c)),
+    "rrelu": Form(lambda x, c: F.rrelu(x, 0.1, c), compiles=9, reason=RANGE),
     "logit": Form(lambda x, c: torch.logit(x.sigmoid(), eps=c / 100)),
     "prelu": Form(lambda x, c: F.prelu(x, torch.tensor([c]))),
     # norms
@@ -181,10 +183,10 @@ FORMS: dict[str, Form] = {
     "momentum": Form(_momentum),
     "instance_norm": Form(lambda x, c: F.instance_norm(x[None], eps=c)),
     "normalize": Form(lambda x, c: F.normalize(x, eps=c)),
-    "normalize_p": Form(lambda x, c: F.normalize(x, p=abs(c) + 1.5)),
-    "norm": Form(lambda x, c: x.norm(abs(c) + 1.5, dim=1)),
-    "vector_norm": Form(lambda x, c: torch.linalg.vector_norm(x, abs(c) + 1.5, dim=1)),
-    "renorm": Form(lambda x, c: torch.renorm(x, 2, 0, abs(c)), False),
+    "normalize_p": Form(lambda x, c: F.normalize(x, p=abs(c) + 1.5), compiles=9, reason=ORDER),
+    "norm": Form(lambda x, c: x.norm(abs(c) + 1.5, dim=1), compiles=9, reason=ORDER),
+    "vector_norm": Form(lambda x, c: torch.linalg.vector_norm(x, abs(c) + 1.5, dim=1), compiles=9, reason=ORDER),
+    "renorm": Form(lambda x, c: torch.renorm(x, 2, 0, abs(c)), False, compiles=9, reason=RANGE),
     "local_response_norm": Form(lambda x, c: F.local_response_norm(x[None], 3, alpha=c)),
     "own_norm": Form(lambda x, c: x * (x.square().mean(-1, keepdim=True) + c).rsqrt()),
     # attention and losses
@@ -201,17 +203,17 @@ FORMS: dict[str, Form] = {
     "hinge": Form(lambda x, c: F.hinge_embedding_loss(x, torch.ones(4, 6), margin=c)),
     "multi_margin": Form(lambda x, c: F.multi_margin_loss(x, torch.tensor([0, 1, 2, 3]), margin=c)),
     "pairwise": Form(lambda x, c: F.pairwise_distance(x, x.flip(0), eps=c)),
-    "cdist": Form(lambda x, c: torch.cdist(x, x.flip(0), p=abs(c) + 1.5)),
-    "dist": Form(lambda x, c: torch.dist(x, x.flip(0), abs(c) + 1.5)),
+    "cdist": Form(lambda x, c: torch.cdist(x, x.flip(0), p=abs(c) + 1.5), compiles=9, reason=ORDER),
+    "dist": Form(lambda x, c: torch.dist(x, x.flip(0), abs(c) + 1.5), compiles=9, reason=ORDER),
     # random numbers
     "dropout": Form(lambda x, c: F.dropout(x, abs(c) / 10)),
     "dropout_": Form(lambda x, c: F.dropout(x * 2, abs(c) / 10, inplace=True)),
     "dropout_eval": Form(lambda x, c: F.dropout(x, abs(c) / 10, False)),
-    "dropout1d": Form(lambda x, c: F.dropout1d(x, abs(c) / 10)),
-    "alpha_dropout": Form(lambda x, c: F.alpha_dropout(x, abs(c) / 10, True)),
+    "dropout1d": Form(lambda x, c: F.dropout1d(x, abs(c) / 10), compiles=9, reason=HOST),
+    "alpha_dropout": Form(lambda x, c: F.alpha_dropout(x, abs(c) / 10, True), compiles=9, reason=HOST),
     "normal_": Form(lambda x, c: x + torch.empty(4, 6).normal_(c, 2.0)),
     "normal_std": Form(lambda x, c: x + torch.empty(4, 6).normal_(0.0, abs(c))),
-    "torch_normal": Form(lambda x, c: x + torch.normal(c, 1.0, (4, 6))),
+    "torch_normal": Form(lambda x, c: x + torch.normal(c, 1.0, (4, 6)), compiles=9, reason=HOST),
     "uniform_": Form(lambda x, c: x + torch.empty(4, 6).uniform_(0.0, abs(c))),
     "bernoulli": Form(lambda x, c: x + torch.bernoulli(torch.full((4, 6), abs(c) / 10))),
     "bernoulli_": Form(lambda x, c: x + torch.empty(4, 6).bernoulli_(abs(c) / 10)),
@@ -241,13 +243,13 @@ FORMS: dict[str, Form] = {
     "interpolate": Form(
         lambda x, c: F.interpolate(x[None], scale_factor=abs(c) + 1.0), compiles=9, reason="the value decides a size"
     ),
-    "quantile": Form(lambda x, c: torch.quantile(x, min(abs(c), 9.0) / 10, dim=1)),
+    "quantile": Form(lambda x, c: torch.quantile(x, min(abs(c), 9.0) / 10, dim=1), compiles=9, reason=HOST),
     "linspace": Form(lambda x, c: x + torch.linspace(0.0, c, 6)),
     "arange": Form(lambda x, c: x + torch.arange(6) * c),
     "arange_end": Form(
         lambda x, c: torch.arange(0.0, abs(c) + 1, 0.5), False, compiles=9, reason="the value decides a size"
     ),
-    "histc": Form(lambda x, c: torch.histc(x, 5, -abs(c) - 1, abs(c) + 1), False),
+    "histc": Form(lambda x, c: torch.histc(x, 5, -abs(c) - 1, abs(c) + 1), False, compiles=9, reason=HOST),
     "cumsum": Form(lambda x, c: (x * c).cumsum(1)),
     "logsumexp": Form(lambda x, c: torch.logsumexp(x * c, 1) / c),
     "isclose": Form(lambda x, c: torch.isclose(x, x.flip(0), atol=abs(c)), False),
