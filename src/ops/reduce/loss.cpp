@@ -55,7 +55,7 @@ DecomposeFn difference_loss(ElementLoss element) {
     const DType wide = compute_dtype(dtype);
     const ValueId d = b.binary("sub", b.cast(args.tensor(0), wide), b.cast(args.tensor(1), wide));
     const Quantity parameter = args.size() > 3 ? args.quantity(3) : Quantity(0.0);
-    if (!parameter.varies() && parameter.fixed() < 0) throw InvalidArgument("negative parameter of a loss");
+    if (!parameter.varies() && !(parameter.fixed() >= 0)) throw InvalidArgument("negative parameter of a loss");
     return {reduced(b, b.cast(element(b, d, parameter), dtype), args.integer(2))};
   };
 }

@@ -113,7 +113,7 @@ FORMS: dict[str, Form] = {
     "integers": Form(lambda x, c: (x * 4).long() * c, False),
     "integers_add": Form(lambda x, c: (x * 4).int() + c, False),
     "half": Form(lambda x, c: x.half() * c),
-    "bfloat16": Form(lambda x, c: x.bfloat16() + c),
+    "bfloat16": Form(lambda x, c: x.bfloat16() * c),
     "zero_dim": Form(lambda x, c: x.sum() * c),
     "zero_dim_int": Form(lambda x, c: (x.sum() * 3).long() * c, False),
     "double": Form(lambda x, c: x.double() * c),
