@@ -36,7 +36,8 @@ class NumberTracing final : public TraceFeature {
   void settle_for_arrays(PyObject* left, PyObject* right);
   /// Whether a call whose types the host infers keeps numbers that vary: they decide nothing but values.
   bool keeps_number(const std::string& function, PyObject* args, PyObject* kwargs);
-  /// That the number in the slot lies within these is a guard; false where it does not now, or a tensor decides it.
+  /// That the number in the slot lies within these is a guard; false where it does not now, or a tensor decides
+  /// it and not every number is within.
   bool keep_within(int slot, const Within& within);
   /// What a trace goes on with for a value that it reads from a dict, list or cell, where earlier calls have found another one: a
   /// placeholder for a number, any other object itself, guarded by its structure. Null: it is guarded as the object that it is.

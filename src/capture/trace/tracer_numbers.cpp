@@ -147,7 +147,10 @@ void NumberTracing::need_number(int slot) {
 
 bool NumberTracing::keep_within(int slot, const Within& within) {
   const double now = PyFloat_AsDouble(trace_->tape.slots()[static_cast<size_t>(slot)].object.get());
-  if (!from_numbers(slot) || !(now >= within.low && now <= within.high) || now == within.apart) return false;
+  if (!(now >= within.low && now <= within.high) || now == within.apart) return false;
+  // Where a tensor decides nothing can be guarded: such a number must be free to be any.
+  const Within any;
+  if (!from_numbers(slot)) return !within.apart && within.low == any.low && within.high == any.high;
   const auto keep = [&](const char* function, double other) {
     if (!own_.kept.insert({slot, function, other}).second) return;
     const Bypass bypass(bypass_);
