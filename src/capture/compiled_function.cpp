@@ -60,9 +60,9 @@ PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
     if (!entry.effects.replay(call->made)) return nullptr;
     result = std::move(call->made[0]);
   }
-  if (entry.grad_at_end) {
+  if (entry.at_end.grad) {
     const Ref done =
-        Ref::steal(PyObject_CallOneArg(api.state.set_grad_enabled.get(), *entry.grad_at_end ? Py_True : Py_False));
+        Ref::steal(PyObject_CallOneArg(api.state.set_grad_enabled.get(), *entry.at_end.grad ? Py_True : Py_False));
     if (!done) return nullptr;
   }
   return result.release();

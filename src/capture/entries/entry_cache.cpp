@@ -7,6 +7,7 @@
 
 #include "capture/entries/capture_log.h"
 #include "capture/entries/held_object.h"
+#include "capture/host/inference_mode.h"
 #include "capture/host/torch_native.h"
 #include "capture/tape/opaque_operators.h"
 #include "capture/tape/transaction.h"
@@ -283,6 +284,7 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   const Transaction::Scope scope(transaction);
   std::optional<AutocastOff> off;
   if (guards.state.autocast.any) off.emplace(api);
+  const InferenceMode mode(api, in_inference);
   const Ref random = tape->draws_before_made() ? generator_states(api) : Ref();
   take_late_failure();
   const bool by_tape = refused_inference_ && holds_inference(env, api);

@@ -81,9 +81,13 @@ struct Entry {
   };
   Way way;
   int local_count = 0;
-  bool handles = false;             // another exception, or None, is being handled at the end than at the begin
-  std::optional<bool> grad_at_end;  // grad mode, where it differs at the end
-  bool callees = false;             // kEager: functions called from here may have entries of their own
+  struct AtEnd {
+    bool handles = false;      // another exception, or None, is being handled than at the begin
+    std::optional<bool> grad;  // grad mode, where it differs
+  };
+  AtEnd at_end;
+  bool in_inference = false;  // it enters that mode itself, before the graph
+  bool callees = false;       // kEager: functions called from here may have entries of their own
   /// Not kept: the compiler refused one of its calls, and the next trace breaks there.
   bool to_split = false;
   bool keeps_nothing = false;  // kEager: for what it would have to watch, the program notices how long that lives

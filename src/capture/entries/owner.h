@@ -56,6 +56,10 @@ struct TraceOwner {
   bool tells_eager = false;
   /// Why the graph broke under torch-function modes of the program: it breaks where they are entered from then on.
   std::string modes_apart;
+  /// Graphs ended in inference mode that their trace had entered: they break where it is entered from then on.
+  bool inference_apart = false;
+  /// Code whose generators were alive where a graph broke: it makes them outside of graphs. To be compared alone.
+  std::set<PyObject*> generators_apart;
   RefusedCalls refused;
   std::shared_ptr<native::NativeLoops> loops;  // that run as native code; null: none was met
   /// Compiled functions with fullgraph that the function calls, and that break the graph: they say so themselves.

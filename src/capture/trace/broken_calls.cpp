@@ -1,6 +1,10 @@
 // Calls in which graphs have broken. A break far below costs each frame above it a graph: without this, one more in each call.
+#include <algorithm>
+
 #include "capture/entries/owner.h"
+#include "capture/host/natures.h"
 #include "capture/trace/trace_context.h"
+#include "capture/trace/trace_ends.h"
 
 namespace tatara::capture {
 
@@ -34,6 +38,35 @@ bool TraceContext::breaks_inside(const Frame& f) const {
   }
   PyObject* const self = module_of(f, api);
   return self != nullptr && owner.broken_calls.contains({reinterpret_cast<PyObject*>(f.code()), self});
+}
+
+bool TraceContext::makes_apart(const Frame& f) const {
+  if (owner.generators_apart.empty() || !tracing() || ahead != nullptr || dry_run || f.resumed || f.throwing)
+    return false;
+  return (f.code()->co_flags & CO_GENERATOR) != 0 && !frames.empty() && frames.back() == root &&
+         owner.generators_apart.contains(reinterpret_cast<PyObject*>(root->code()));
+}
+
+bool TraceEnds::leave_generators() {
+  PyObject* const code = reinterpret_cast<PyObject*>(context_.root->code());
+  if (owner_.fullgraph || context_.dry_run || context_.ahead != nullptr || owner_.generators_apart.contains(code))
+    return false;
+  const auto is_generator = [this](PyObject* o) { return PyGen_CheckExact(o) && born(o); };
+  const auto holds = [&](const Ref& value) {
+    if (!value || !born(value.get())) return false;
+    if (is_generator(value.get())) return true;
+    if (nature_of(value.get(), api_) != Nature::kIterator) return false;
+    const std::vector<PyObject*> parts = referents(value.get());  // of enumerate, zip, map
+    return std::any_of(parts.begin(), parts.end(), is_generator);
+  };
+  const Trace::Snapshot& snap = trace_->snap;
+  if (std::none_of(snap.locals.begin(), snap.locals.end(), holds) &&
+      std::none_of(snap.stack.begin(), snap.stack.end(), holds)) {
+    return false;
+  }
+  if (!retry()) return false;
+  owner_.generators_apart.insert(code);
+  return true;
 }
 
 }  // namespace tatara::capture

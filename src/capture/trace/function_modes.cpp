@@ -7,8 +7,10 @@
 #include "capture/host/natures.h"
 #include "capture/host/torch_api.h"
 #include "capture/trace/call_tracing.h"
+#include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/tracer_modes.h"
+#include "capture/trace/transform_tracing.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -33,7 +35,56 @@ PyObject* entered_by(PyObject* callable, PyObject* const* args, Py_ssize_t nargs
   return self != nullptr || nargs == 0 ? self : args[0];
 }
 
+bool leave_guard(PyObject* guard) {
+  return static_cast<bool>(Ref::steal(PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None)));
+}
+
 }  // namespace
+
+PyObject* CallTracing::switch_inference(const TracedCall& call) {
+  if (!api_.present()) return not_handled();
+  Trace& t = *trace_;
+  InferenceRegion& region = t.start.inference_mode;
+  PyObject* const type = api_.state.inference_mode.get();
+  if (call.callable != type) {
+    PyObject* const guard = region.inside ? entered_by(call.callable, call.args, call.nargs()) : nullptr;
+    if (guard == nullptr || guard != region.guard.get()) return not_handled();
+    const Bypass bypass(bypass_);
+    PyObject* const result = call.perform();
+    if (GlobalState::read(api_).inference) return result;  // it was entered
+    region.inside = false;
+    region.nodes = t.tape.nodes().size();
+    return result;
+  }
+  const bool plain = call.nargs() == 1 && call.keywords() == 0 && call.args[0] == Py_True;
+  if (!plain || region.guard || t.state.inference || !t.tape.nodes().empty() || owner_.inference_apart)
+    return not_handled();
+  if (context_.dry_run || context_.ahead != nullptr || transforms().open() > 0 || modes().has_programs()) {
+    return not_handled();
+  }
+  const Bypass bypass(bypass_);
+  PyObject* const guard = call.perform();
+  if (guard == nullptr) return nullptr;
+  mark_born(guard);
+  region.guard = Ref::borrow(guard);
+  region.inside = true;
+  t.transaction.on_undo([this] {
+    InferenceRegion& open = trace_->start.inference_mode;
+    const bool done = !open.inside || leave_guard(open.guard.get());
+    open = {};
+    return done;
+  });
+  return guard;
+}
+
+bool TraceEnds::leave_inference(bool returns) {
+  const InferenceRegion& region = trace_->start.inference_mode;
+  const size_t nodes = returns ? trace_->tape.nodes().size() : trace_->snap.nodes;
+  if (!trace_->snap.inference && (!region.left() || nodes <= region.nodes)) return false;
+  if (!retry()) return false;
+  owner_.inference_apart = true;
+  return true;
+}
 
 std::string CallTracing::enters_guard(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const {
   if (!api_.present()) return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "capture/host/inference_mode.h"
 #include "capture/host/known_calls.h"
 #include "capture/host/numpy_alone.h"
 #include "capture/host/numpy_api.h"
@@ -45,6 +46,7 @@ bool TraceEnds::run_so_far() {
   const auto start = std::chrono::steady_clock::now();
   const Bypass bypass(bypass_);
   const AutocastOff off(api_);
+  const InferenceMode mode(api_, t.start.inference_mode.left());
   const Transaction::Scope scope(t.transaction);
   note_first_node();
   const bool ok = t.tape.materialise(

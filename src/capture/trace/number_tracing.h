@@ -46,8 +46,11 @@ class NumberTracing final : public TraceFeature {
   void watch_key(PyObject* dict, PyObject* key);
   /// Guards what was at this place when the trace began by its structure, where it is no number and held another object before.
   bool watch_item(ReadPlace place, PyObject* item);
-  void place_symbols(Frame& f, const std::vector<int>& places);
+  /// `arguments`: the roots, where they are those of a call.
+  void place_symbols(Frame& f, const std::vector<int>& places, const std::vector<PyObject*>& arguments);
   void take_back_symbols();
+  /// Places that symbols can stand in: locals of the frame or, from kStarredArgument on, arguments that are in its *args or **kwargs.
+  static constexpr int kStarredArgument = 1 << 20;
   std::vector<int> argument_places(const Frame& f, const std::vector<PyObject*>& roots) const;
   /// Numbers that code in C may find from `object` on become plain ones, guarded by value.
   void settle_reachable(PyObject* object);
@@ -86,6 +89,7 @@ class NumberTracing final : public TraceFeature {
   /// Placeholders for numbers in containers: until the trace ends they hold these. Gives the roots of the guard that are tuples
   /// with such numbers, and what stands for each.
   std::vector<std::pair<size_t, Ref>> place_items(ValueGuard& guard);
+  static void place_starred(Frame& f, const std::vector<PyObject*>& roots, size_t k, PyObject* number);
   /// A call of Python's own with numbers that vary: types as functions, `round`, the module math. Null without an error set:
   /// it is none of these.
   Ref number_call(PyObject* callable, const KnownCall& known, PyObject* args);

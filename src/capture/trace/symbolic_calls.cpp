@@ -76,28 +76,6 @@ bool as_mode_call(PyObject* callable, PyObject* args, Ref& func, Ref& all_args) 
 
 }  // namespace
 
-std::vector<int> NumberTracing::argument_places(const Frame& f, const std::vector<PyObject*>& roots) const {
-  // The arguments of a call, then keyword names, defaults and keyword defaults.
-  std::vector<int> places(roots.size(), -1);
-  if (roots.size() < 3) return places;
-  const PyCodeObject* code = f.code();
-  PyObject* names = roots[roots.size() - 3];
-  const size_t keywords = names != nullptr && PyTuple_Check(names) ? static_cast<size_t>(PyTuple_GET_SIZE(names)) : 0;
-  const size_t positional = roots.size() - 3 - keywords;
-  for (size_t i = 0; i < positional && i < static_cast<size_t>(code->co_argcount); ++i) places[i] = static_cast<int>(i);
-  for (size_t k = 0; k < keywords; ++k) {
-    const std::string wanted = text_of(PyTuple_GET_ITEM(names, static_cast<Py_ssize_t>(k)));
-    for (int i = code->co_posonlyargcount; i < code->co_argcount + code->co_kwonlyargcount; ++i) {
-      if (text_of(PyTuple_GET_ITEM(code->co_localsplusnames, i)) == wanted) places[positional + k] = i;
-    }
-  }
-  // What the frame holds there must be the argument itself.
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (places[i] >= 0 && (places[i] >= f.local_count() || f.local(places[i]) != roots[i])) places[i] = -1;
-  }
-  return places;
-}
-
 Ref NumberTracing::number_on_tape(int object, Expr symbol) {
   Trace& t = *trace_;
   PyObject* value = t.objects[static_cast<size_t>(object)];
@@ -183,7 +161,7 @@ std::vector<std::pair<size_t, Ref>> NumberTracing::place_items(ValueGuard& guard
   return roots;
 }
 
-void NumberTracing::place_symbols(Frame& f, const std::vector<int>& places) {
+void NumberTracing::place_symbols(Frame& f, const std::vector<int>& places, const std::vector<PyObject*>& arguments) {
   Trace& t = *trace_;
   std::vector<std::pair<size_t, Ref>> roots = place_items(t.guard);
   for (const auto& [root, symbol, object] : t.guard.symbolic_roots()) {
@@ -195,7 +173,9 @@ void NumberTracing::place_symbols(Frame& f, const std::vector<int>& places) {
   bool stack_changed = false;
   for (const auto& [root, number] : roots) {
     const int place = places[root];
-    if (place < f.local_count()) {
+    if (place >= kStarredArgument) {
+      place_starred(f, arguments, static_cast<size_t>(place - kStarredArgument), number.get());
+    } else if (place < f.local_count()) {
       f.set_local(place, number.get());
     } else {
       stack[static_cast<size_t>(place - f.local_count())] = number;

@@ -57,7 +57,7 @@ Ref TorchTracing::made_leaf(PyObject* data, bool requires_grad) {
 }
 
 bool TorchTracing::can_make_leaf(PyObject* data, PyObject* flag) const {
-  return PyBool_Check(flag) && api_.is_torch_tensor(data) && api_.is_plain_tensor(data) && !trace_->state.inference &&
+  return PyBool_Check(flag) && api_.is_torch_tensor(data) && api_.is_plain_tensor(data) && !trace_->in_inference() &&
          transforms().open_levels().empty();
 }
 

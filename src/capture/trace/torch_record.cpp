@@ -1,6 +1,7 @@
 // A torch call goes onto the tape: its operands, what it gives, and the node.
 #include <algorithm>
 
+#include "capture/host/inference_mode.h"
 #include "capture/host/known_calls.h"
 #include "capture/host/numpy_api.h"
 #include "capture/tape/node_operators.h"
@@ -18,25 +19,6 @@
 
 namespace tatara::capture {
 namespace {
-
-/// Results are inferred in inference mode: views then keep no reference to their base, so that placeholders can be swapped.
-class InferenceMode {
- public:
-  explicit InferenceMode(TorchApi& api)
-      : guard_(Ref::steal(PyObject_CallOneArg(api.state.inference_mode.get(), Py_True))) {
-    if (guard_) Ref::steal(PyObject_CallMethod(guard_.get(), "__enter__", nullptr));
-  }
-  ~InferenceMode() {
-    const ErrorAside aside;
-    if (guard_) Ref::steal(PyObject_CallMethod(guard_.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
-    forget_error();
-  }
-  InferenceMode(const InferenceMode&) = delete;
-  InferenceMode& operator=(const InferenceMode&) = delete;
-
- private:
-  Ref guard_;
-};
 
 /// Results that the host's kernels give only if asked to, as None otherwise, while its meta kernels always give a tensor.
 struct AskedFor {
@@ -203,6 +185,9 @@ bool TorchTracing::is_of_a_found_tensor(const Recording& call) const {
 std::string TorchTracing::why_unrecorded(const Recording& call) {
   const TorchFunction& fn = call.fn;
   std::string problem = call.problem;
+  if (problem.empty() && fn.kind == TorchKind::kRecord && trace_->start.inference_mode.left()) {
+    problem = "inference mode, in which the graph runs, has ended";
+  }
   if (problem.empty() && names_device(call.func, call.args)) problem = "a device given as text";
   if (problem.empty() && fn.kind == TorchKind::kRecord) {
     problem = transforms().level_problem(fn.name, call.args, call.kwargs);
@@ -219,7 +204,7 @@ std::string TorchTracing::why_unrecorded(const Recording& call) {
 
 /// The same, of an operation on tensors, with gradients.
 std::string TorchTracing::why_not_with_gradients(const Recording& call) {
-  if (trace_->state.inference && api_.grad_enabled()) {
+  if (trace_->in_inference() && api_.grad_enabled()) {
     return "gradients are switched on in inference mode, where nothing is recorded";
   }
   const std::string& name = call.fn.name;
@@ -274,7 +259,7 @@ Ref TorchTracing::infer_by_host(Recording& call) {
     args = Ref::steal(PyList_AsTuple(changed.get()));
   }
   forget_error();
-  const InferenceMode mode(api_);
+  const InferenceMode mode(api_);  // views keep no reference to their base: so placeholders can be swapped
   if (call.fn.kind == TorchKind::kToCpu) {
     call.device = api_.cpu_device;
     return copy_elsewhere(api_, PyTuple_GET_ITEM(args.get(), 0));

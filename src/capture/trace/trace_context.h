@@ -17,6 +17,7 @@
 #include "capture/entries/entry_cache.h"
 #include "capture/graph/graph_from_tape.h"
 #include "capture/tape/transaction.h"
+#include "capture/trace/young_objects.h"
 #include "capture/vm/vm.h"
 
 namespace tatara::capture {
@@ -43,22 +44,17 @@ struct CompiledFunction;
 struct TraceOwner;
 struct TracerParts;
 
-/// No cycles of objects are collected meanwhile.
-class CollectionPause {
- public:
-  CollectionPause() : was_enabled_(PyGC_Disable() != 0) {}
-  ~CollectionPause() {
-    if (was_enabled_) PyGC_Enable();
-  }
-  CollectionPause(const CollectionPause&) = delete;
-  CollectionPause& operator=(const CollectionPause&) = delete;
-
- private:
-  bool was_enabled_;
+/// Inference mode that the program enters in a trace before anything is recorded. All of the tape then runs in it; a call behind its
+/// end breaks the graph (function_modes.cpp).
+struct InferenceRegion {
+  Ref guard;  // torch's, which is on; null: none was entered
+  bool inside = false;
+  size_t nodes = 0;  // of the tape, where it ended
+  bool left() const { return guard && !inside; }
 };
 
 /// What one trace has gathered. The code of a generator that is closed as garbage would be part of it.
-struct Trace : private CollectionPause {
+struct Trace : YoungObjects {
   explicit Trace(TorchApi& api) : inference(api, symbols) { tape.set_symbols(&symbols); }
   TraceSymbols symbols;
   std::string pending_break;  // why the trace is to end before the present instruction; empty: it is not
@@ -90,6 +86,7 @@ struct Trace : private CollectionPause {
     std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
     std::vector<Ref> locals, stack;
     Ref exception;  // that was being handled
+    InferenceRegion inference_mode;
   };
   Start start;
 
@@ -104,7 +101,7 @@ struct Trace : private CollectionPause {
     Ref handled;  // the exception that is being handled there
     size_t nodes = 0;
     size_t facts = 0, checks = 0, effects = 0, born = 0;
-    bool grad = false;
+    bool grad = false, inference = false;  // that mode was entered in the trace and is on
     size_t levels = 0;
   };
   Snapshot snap;
@@ -114,6 +111,8 @@ struct Trace : private CollectionPause {
   bool asked_compiling = false;  // the program was told that it is being compiled
   bool iterators_vary = false;   // entries of this point differ in where iterators are, and are enough
 
+  bool in_inference() const { return state.inference || start.inference_mode.inside; }
+  bool knows_inference() const { return state.inference || start.inference_mode.guard; }
   int index_of(PyObject* object) const {
     const auto found = object_index.find(object);
     return found == object_index.end() ? -1 : found->second;
@@ -223,6 +222,8 @@ class TraceContext {
   void note_broken_calls();
   /// Whether the graph is to break where the frame is entered, which can have graphs of its own at once.
   bool breaks_inside(const Frame& f) const;
+  /// Whether the frame is a generator's that the root makes, while the generators of that code are to be made outside of graphs.
+  bool makes_apart(const Frame& f) const;
   /// The tape's slot of a tensor, which becomes an input where it is a new one; -1: it has no meta form.
   int slot_for(PyObject* tensor);
   /// When the trace made it, as a count; nothing: it did not.

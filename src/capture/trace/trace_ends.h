@@ -61,6 +61,10 @@ class TraceEnds final : public TraceFeature {
   /// more without it, and the frames up to the root end, with a Python error set.
   bool leave_apart();
   bool leave_modes(const std::string& reason);
+  /// The same where the graph would end with the inference mode on that the trace has entered, or holds what came behind its end.
+  bool leave_inference(bool returns);
+  /// The same where the root frame holds a generator that the trace has made: no later call could make it as it stands.
+  bool leave_generators();
   /// The same where a result that keeps its gradient is among what is left to the program, without such calls.
   bool leave_retained(const std::vector<int>& slots);
   void begin_transaction();

@@ -175,6 +175,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
       !graph_break("LBFGS, which decides by the last bits of its sums", true)) {
     return FrameAction::kRaise;
   }
+  if (context_.makes_apart(f) && !graph_break("a generator that is alive at a break")) return FrameAction::kRaise;
   if (tracing() && entered_ && (context_.breaks_inside(f) || loops().breaks_before(f))) {
     if (!graph_break("call of " + text_of(f.code()->co_name) + ", in which graphs break")) return FrameAction::kRaise;
     context_.frames.push_back(&f);
@@ -339,6 +340,7 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
     case State::kBroken:
     case State::kConcrete:
       if (context_.state == State::kBroken) ends().end_trace();  // it holds nothing any more
+      context_.state = State::kConcrete;
       modes().set_mode(false);
       if (context_.may_be_root(f) || loops().begins(f)) return at_boundary(f, opcode);
       f.root = loops().may_run(f);
@@ -427,9 +429,9 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   bool ok = entry.reconstruction.read_symbols(objects, symbols) && entry.run(env, api_) == Entry::Ran::kDone;
   ok = ok && entry.reconstruction.build(env, objects, std::move(symbols), made) && entry.effects.replay(made);
   made.resize(made.size() - std::min(made.size(), entry.effects.objects()));
-  if (ok && entry.grad_at_end) {
+  if (ok && entry.at_end.grad) {
     const Ref done =
-        Ref::steal(PyObject_CallOneArg(api_.state.set_grad_enabled.get(), *entry.grad_at_end ? Py_True : Py_False));
+        Ref::steal(PyObject_CallOneArg(api_.state.set_grad_enabled.get(), *entry.at_end.grad ? Py_True : Py_False));
     ok = static_cast<bool>(done);
   }
   modes().set_mode(mode_was_on);
@@ -456,7 +458,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
     f.root = false;
     return FrameAction::kRun;
   }
-  if (entry.handles) {
+  if (entry.at_end.handles) {
     PyErr_SetHandledException(made.back().get());
     made.pop_back();
   }
@@ -554,10 +556,11 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     static PyObject* const any = PyUnicode_InternFromString("__torch_function__");
     trace_->object_guards.type(reinterpret_cast<PyObject*>(api_.parameter_type), any);
   }
+  const std::vector<PyObject*> arguments = trace_->start.of_call ? roots_ : std::vector<PyObject*>();
   for (int i = 0; i < f.local_count(); ++i) trace_->start.locals.push_back(Ref::borrow(f.local(i)));
   for (int i = 0; i < f.stack_depth(); ++i) trace_->start.stack.push_back(Ref::borrow(f.stack()[i]));
   origins().find_surroundings(f, true);
-  numbers().place_symbols(f, places);
+  numbers().place_symbols(f, places, arguments);
   context_.state = State::kTracing;
   ends().hold_signals();
   modes().set_mode(true);
@@ -588,6 +591,7 @@ bool TraceEnds::snapshot(Frame& f) {
   ++bypass_;
   t.snap.grad = api_.grad_enabled();
   t.snap.levels = transforms().open();
+  t.snap.inference = t.start.inference_mode.inside;
   --bypass_;
   t.mutated = false;
   return true;

@@ -149,6 +149,7 @@ PyObject* CallTracing::call_by_operands(const TracedCall& call) {
   if (const std::string life = lifetimes().starts_life(call.callable, call.args, call.nargs()); !life.empty()) {
     return lifetimes().break_for_good(life) ? not_handled() : nullptr;
   }
+  if (PyObject* const switched = switch_inference(call); switched != not_handled()) return switched;
   const std::string guard = enters_guard(call.callable, call.args, call.nargs());
   return guard.empty() || graph_break(guard) ? not_handled() : nullptr;
 }

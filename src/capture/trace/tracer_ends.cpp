@@ -9,6 +9,7 @@
 #include "capture/entries/stats.h"
 #include "capture/graph/eager_cost.h"
 #include "capture/graph/tape_arguments.h"
+#include "capture/host/inference_mode.h"
 #include "capture/run/runner.h"
 #include "capture/tape/tape_counts.h"
 #include "capture/tape/view_origins.h"
@@ -57,8 +58,8 @@ ReconstructionWorld TraceEnds::reconstruction_world() {
 }
 
 bool TraceEnds::want_handled(Entry& entry, ReconstructionBuilder& builder, PyObject* handled) const {
-  entry.handles = handled != trace_->start.exception.get();
-  return !entry.handles || builder.want(handled != nullptr ? handled : Py_None);
+  entry.at_end.handles = handled != trace_->start.exception.get();
+  return !entry.at_end.handles || builder.want(handled != nullptr ? handled : Py_None);
 }
 
 bool TraceContext::graph_break(const std::string& reason, bool stay_eager) {
@@ -88,6 +89,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   }
   if (!context_.whole.empty() && leave_apart()) return false;
   if (modes().has_programs() && leave_modes(reason)) return false;
+  if (leave_inference(false) || (!stay_eager && leave_generators())) return false;
   context_.state = State::kBroken;
   // What goes on for real meets no mode of ours: other compilers would. Where this runs inside of the mode's handler, torch
   // puts the mode back behind it, and the next instruction or frame takes it off.
@@ -102,7 +104,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   const ReconstructionWorld world = reconstruction_world();
   ReconstructionBuilder builder(entry->reconstruction, world, api_);
   bool can_resume = !changed && !stay_eager && !in_modes && !lifetimes().ends_for_good() && !calls().sets_context() &&
-                    t.snap.levels == 0;
+                    t.snap.levels == 0 && !t.snap.inference;
   if (const std::string keeps = keeps_noticed(*entry, t.object_guards); !keeps.empty()) {
     can_resume = false;
     entry->why.reason += "; " + keeps;
@@ -124,9 +126,10 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   entry->callees = !stay_eager;
   entry->break_offset = t.snap.offset;
   entry->local_count = static_cast<int>(t.snap.locals.size());
-  if (t.snap.grad != t.state.grad) entry->grad_at_end = t.snap.grad;
+  if (t.snap.grad != t.state.grad) entry->at_end.grad = t.snap.grad;
   if (can_resume) {
     entry->tape = t.tape.detach(t.snap.nodes, t.snap.facts);
+    entry->in_inference = static_cast<bool>(t.start.inference_mode.guard);
     entry->tape->set_outputs(entry->reconstruction.slots());
   }
   ++stats().breaks;
@@ -190,6 +193,7 @@ bool TraceEnds::run_tape() {
   const auto start = std::chrono::steady_clock::now();
   settle_symbols();
   const AutocastOff off(api_);
+  const InferenceMode mode(api_, trace_->start.inference_mode.left());
   const Transaction::Scope scope(trace_->transaction);
   note_first_node();
   const bool ok = trace_->tape.materialise(
@@ -362,6 +366,7 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
   }
   const bool in_modes = modes().has_programs();
   if (in_modes && leave_modes("it stays on")) return false;
+  if (leave_inference(true)) return false;
   context_.state = State::kConcrete;
   modes().set_mode(false);
   modes().give_programs();
@@ -372,14 +377,15 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
   ReconstructionBuilder builder(entry->reconstruction, world, api_);
   std::string closes = in_modes ? "a torch function mode stays on" : lifetimes().waiting_generator();
   if (closes.empty()) closes = keeps_noticed(*entry, t.object_guards);
-  if (closes.empty() && !calls().sets_context() && transforms().open() == 0 && builder.want(result) &&
-      want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
+  if (closes.empty() && !calls().sets_context() && transforms().open() == 0 && !t.snap.inference &&
+      builder.want(result) && want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
     entry->cleared_first = gradients().slots_cleared_first();
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
+    entry->in_inference = static_cast<bool>(t.start.inference_mode.guard);
     entry->tape->set_outputs(entry->reconstruction.slots());
-    if (t.snap.grad != t.state.grad) entry->grad_at_end = t.snap.grad;
+    if (t.snap.grad != t.state.grad) entry->at_end.grad = t.snap.grad;
   } else {
     entry->end = Entry::End::kEager;
     entry->callees = true;

@@ -25,7 +25,7 @@ bool all_done(const std::vector<Effect>& effects) {
 bool TraceEnds::may_run_compiled(const Entry& entry) const {
   const Trace& t = *trace_;
   const Tape& tape = t.tape;
-  if (owner_.backend || owner_.eager_backend || entry.end != Entry::End::kReturn || entry.grad_at_end ||
+  if (owner_.backend || owner_.eager_backend || entry.end != Entry::End::kReturn || entry.at_end.grad ||
       !entry.cleared_first.empty() || !all_done(t.effects) || explaining() != Explaining::kOff ||
       !is_training_tape(*entry.tape) || follows_histories(tape) || tape.has_transforms() || tape.has_regions() ||
       tape.has_custom_backwards() || tape.has_hooks() || t.symbols.has_made()) {

@@ -96,7 +96,7 @@ bool HistoryTracing::depends_on_base(const TorchFunction& fn, PyObject* args) co
     return !trace_->tape.makes(slot) || made == nullptr || made->sequence || made->outputs.size() != 1;
   }
   if (!trace_->tape.makes(slot) || made_as_view(slot)) return true;  // no guard speaks of it
-  return fn.name == "is_inference" && trace_->state.inference;
+  return fn.name == "is_inference" && trace_->knows_inference();
 }
 
 /// How often a tensor that the trace makes was written to in eager by now; -1: not known.
@@ -108,7 +108,7 @@ long HistoryTracing::version_of(PyObject* tensor) const {
   };
   const int slot = tape.find(tensor), start = slot >= 0 ? root(slot) : -1;
   const TapeNode* made = tape.makes(start) ? tape.maker(start) : nullptr;
-  if (made == nullptr || trace_->state.inference || !transforms().open_levels().empty()) return -1;
+  if (made == nullptr || trace_->knows_inference() || !transforms().open_levels().empty()) return -1;
   const auto plain = [](const TapeNode& node) { return is_operator_call(node) && is_no_view(node); };
   if (!plain(*made) || made->mutates || made->outputs.size() != 1 || made->sequence) return -1;
   // Torch makes some results in several steps, the later ones in place.

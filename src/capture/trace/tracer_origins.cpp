@@ -207,6 +207,10 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
     origins().adopt(value);
     return 0;
   }
+  if (inside && how == Obtained::kItem && PyTuple_CheckExact(value) && t.made_since(value)) {
+    mark_born(value);  // as in watch_function
+    return 0;
+  }
   if ((PyWeakref_CheckRef(value) && origins().find_weak(value)) || origins().find_by_name(value)) return 0;
   if (origins().find_mro(value)) return 0;
   if (how == Obtained::kModule || PyModule_Check(value)) {
@@ -513,7 +517,8 @@ bool ReadTracing::watch_function(Frame& f) {
     PyObject* local = f.local(i);
     if (local == nullptr || origins().origin(local) != Origin::kUnknown) continue;
     if (is_enum_member(local) ? origins().find_member(local) : origins().find_by_name(local)) continue;
-    if (origins().is_of_the_call(local)) {
+    // An iterator or a function in C has made the tuple for this call (`map(f, zip(a, b))`), and may hold it as well.
+    if (origins().is_of_the_call(local) || (PyTuple_CheckExact(local) && t.made_since(local))) {
       mark_born(local);
       continue;
     }

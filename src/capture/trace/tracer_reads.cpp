@@ -10,6 +10,7 @@
 #include "capture/trace/numpy_tracing.h"
 #include "capture/trace/origin_tracing.h"
 #include "capture/trace/read_tracing.h"
+#include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/write_tracing.h"
 
