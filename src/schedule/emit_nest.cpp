@@ -94,6 +94,12 @@ std::vector<std::pair<BufferId, BufferId>> replaceable(State& s, const Group& gr
   int last = 0;
   for (const Member& m : group.members) last = std::max(last, m.stage);
   std::vector<std::pair<BufferId, BufferId>> result;
+  // A reduction with several results (max.dim) has a walk of its own, which reads again behind the stores.
+  const bool walks_behind = std::any_of(group.members.begin(), group.members.end(), [&](const Member& m) {
+    return m.kind == Member::Kind::kReduce && m.stage == last &&
+           is_custom(s.nodes[static_cast<size_t>(m.node)]->reduction_def());
+  });
+  if (walks_behind) return result;
   for (const Member& m : group.members) {
     if (m.kind != Member::Kind::kStore || !m.full || m.stage != last) continue;
     const BufferId target = s.values[static_cast<size_t>(m.value)].storage->buffer;
