@@ -89,6 +89,17 @@ void cumulative_extreme_rule(VjpContext& v) {
                                  TensorArg{result(v, 1).fixed().id}, TensorArg{v.grad(0)}}));
 }
 
+/// sort, topk: each value goes back to its place; no two have one.
+VjpFn back_to_places(size_t dim_arg) {
+  return [dim_arg](VjpContext& v) {
+    if (!v.has_grad(0)) return;
+    if (v.args().rank(0) == 0) return v.give(0, copy_both_ways(v.builder(), v.grad(0)));
+    GraphBuilder& b = v.builder();
+    v.give(0, b.op("scatter.src", {TensorArg{zeros_of(b, v.args().type(0))}, v.args()[dim_arg],
+                                   TensorArg{result(v, 1).fixed().id}, TensorArg{v.grad(0)}}));
+  };
+}
+
 void cumsum_rule(VjpContext& v) {
   GraphBuilder& b = v.builder();
   if (v.args().rank(0) == 0) return v.give(0, v.grad());
@@ -263,6 +274,10 @@ void register_derivatives_reduce(OpRegistry& r) {
   });
   rule("max.dim", pick_rule);
   rule("min.dim", pick_rule);
+  for (const char* name : {"median.dim", "nanmedian.dim", "mode"}) rule(name, pick_rule);
+  rule("sort", back_to_places(1));
+  rule("sort.stable", back_to_places(2));
+  rule("topk", back_to_places(2));
   rule("cummax", cumulative_extreme_rule);
   rule("cummin", cumulative_extreme_rule);
   rule("cumsum", cumsum_rule);
