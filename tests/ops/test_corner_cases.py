@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
         lambda: torch.arange(6.0),
     ),
     "channel_shuffle_of_one_group": (lambda x: F.channel_shuffle(x, 1), lambda: torch.arange(8.0).reshape(1, 4, 2)),
-    "pixel_unshuffle_of_nothing": (lambda x: F.pixel_unshuffle(x, 2), lambda: torch.ones(0, 1, 4, 4)),
+    "pixel_unshuffle_of_an_empty_batch": (lambda x: F.pixel_unshuffle(x, 2), lambda: torch.ones(0, 1, 4, 4)),
     "batch_norm_statistics_in_bfloat16": (
         lambda x: torch.native_batch_norm(x, None, None, x[0].clone(), x[0].abs(), True, 0.5, 1e-5),
         lambda: torch.tensor([[2.34375], [-6.671875]], dtype=torch.bfloat16),
