@@ -18,6 +18,7 @@ TOLERANCE = {
     torch.bfloat16: 1.6e-2,
     torch.float32: 2e-5,
     torch.complex64: 2e-5,
+    torch.complex128: 1e-13,
     torch.float64: 1e-13,
 }
 
@@ -75,6 +76,24 @@ def test_rows(columns: int, rows: int) -> None:
     check(lambda v: v.argmax(-1), x)
     if columns > 1:
         check(lambda v: v.var(-1), x, loose=10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128, torch.int64])
+@pytest.mark.parametrize("columns", [1, 7, 100, 500, 1001, 4096, 32768])
+@pytest.mark.parametrize("rows", [1, 37, 1000])
+def test_rows_of_wide_numbers(columns: int, rows: int, dtype: torch.dtype) -> None:
+    x = (randn(rows, columns, dtype=torch.float64) * 1000).to(dtype)
+    check(lambda v: v.sum(-1), x, loose=20)
+    check(lambda v: v.sum(), x, loose=20)
+    check(lambda v: v.cumsum(-1), x, loose=20)
+    if dtype != torch.complex128:
+        check(lambda v: (v * 2).amax(-1), x)
+    if dtype != torch.int64:
+        check(lambda v: v.mean(-1), x, loose=20)
+        check(lambda v: (v / 1000).prod(-1), x[:, :20], loose=100)
+    if dtype == torch.float64 and columns > 1:
+        check(lambda v: v.var(-1), x, loose=100)
+        check(lambda v: torch.exp(v / 1000).sum(-1).log(), x, loose=20)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

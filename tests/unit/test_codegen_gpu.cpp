@@ -824,6 +824,32 @@ TEST(CodegenGpu, ScattersOfAnyTypeAndKindAreDoneByTheMemory) {
   }
 }
 
+/// ptxas takes the store of half of a register for a conversion of the float64 in it.
+TEST(CodegenGpu, WordsAreStoredWhole) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  for (const DType dtype : {DType::kFloat64, DType::kInt64, DType::kComplex128}) {
+    for (const int64_t columns : {7, 200, 500, 1000, 3000, 20000}) {
+      for (const char* kind : {"sum", "prod", "mean", "cumsum"}) {
+        if (kind == std::string_view("mean") && dtype == DType::kInt64) continue;
+        Program p{kGpu};
+        const ValueId x = p.input({500, columns}, dtype);
+        const bool scan = kind == std::string_view("cumsum");
+        const ValueId y = scan ? p.b.op(kind, {TensorArg{x}, Scalar(int64_t{1})})
+                               : p.b.reduce(kind, x, std::vector<int64_t>{1}, false);
+        for (const auto& kernel : p.schedule({y}).kernels) {
+          std::istringstream lines(ptx_of(*llvm, *kernel, "sm_90a"));
+          for (std::string line; std::getline(lines, line);) {
+            const bool part =
+                line.find("st.shared.b32") != std::string::npos && line.find("], %rd") != std::string::npos;
+            EXPECT_FALSE(part) << kind << " " << dtype_name(dtype) << " " << columns << line;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(CodegenGpu, ListsReadTheirItemOnceFromTheParameters) {
   LlvmProvider* llvm = llvm_for_tests();
   if (llvm == nullptr) GTEST_SKIP() << "no LLVM";

@@ -20,7 +20,7 @@ void ColumnReduction::put(const std::vector<Reg>& values) {
         if (part == &one.im && !is_complex(dtype)) continue;
         const std::string word = to_word(ir_, real_dtype(dtype), *part);
         const std::string at = ir_.binary("add nuw nsw", "i64", gpu_.threads.thread(), std::to_string(place));
-        ir_.line("store i64 " + word + ", ptr addrspace(3) " + gpu_.threads.shared_word(at));
+        ir_.line("store i64 " + word + ", ptr addrspace(3) " + gpu_.threads.shared_word(at) + ", align 8");
         place += threads_;
       }
     }

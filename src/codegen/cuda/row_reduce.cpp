@@ -89,7 +89,7 @@ void RowReduction::run(std::vector<Reg>& carried) {
   ir_.when(ir_.assign("icmp eq i64 " + lane + ", 0"), [&] {
     for (size_t i = 0; i < parts.size(); ++i) {
       const std::string word = to_word(ir_, parts[i].first, *parts[i].second);
-      ir_.line("store i64 " + word + ", ptr addrspace(3) " + threads.shared_slot(i, warp));
+      ir_.line("store i64 " + word + ", ptr addrspace(3) " + threads.shared_slot(i, warp) + ", align 8");
     }
   });
   threads.barrier();

@@ -90,7 +90,7 @@ std::pair<Reg, Reg> RowScan::totals_of_warps(const Carried& c, const Reg& total,
   ir_.when(ir_.assign("icmp eq i64 " + lane + ", 0"), [&] {
     const auto share = [&](size_t value, const std::string& text) {
       const std::string slot = threads_.shared_slot(value, warp);
-      ir_.line("store i64 " + to_word(ir_, part, text) + ", ptr addrspace(3) " + slot);
+      ir_.line("store i64 " + to_word(ir_, part, text) + ", ptr addrspace(3) " + slot + ", align 8");
     };
     share(0, total.text);
     if (is_complex(c.dtype)) share(1, total.im);

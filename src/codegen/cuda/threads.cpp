@@ -215,7 +215,7 @@ std::string Threads::shared_word(const std::string& at) {
 }
 
 std::string Threads::load_shared(size_t value, const std::string& at) {
-  return ir_.assign("load i64, ptr addrspace(3) " + shared_slot(value, at));
+  return ir_.assign("load i64, ptr addrspace(3) " + shared_slot(value, at) + ", align 8");
 }
 
 }  // namespace tatara::codegen

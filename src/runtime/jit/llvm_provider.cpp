@@ -53,8 +53,6 @@ using Buffer = void*;
   F(VerifyModule, int(Module, const char**))                                                                         \
   F(DisposeModule, void(Module))                                                                                     \
   F(PrintModuleToString, void(Module, const char**))                                                                 \
-  F(SetTarget, void(Module, const char*))                                                                            \
-  F(SetDataLayout, void(Module, const char*))                                                                        \
   F(GetTargetFromTriple, Target(const char*, const char**))                                                          \
   F(CreateTargetMachine, TargetMachine(Target, const char*, const char*, const char*, int, const char*, const char*, \
                                        int, int, const char*))                                                       \
@@ -219,7 +217,9 @@ class LlvmliteProvider final : public LlvmProvider {
     const Finally give_back([&] { release(options, machine); });
     Context context = api_.ContextCreate();
     const Finally dispose_context([&] { api_.ContextDispose(context); });
-    const std::string source(llvm_ir);  // with the terminating zero that the parser needs
+    // The parser gives accesses without an alignment the one that the layout has for their type.
+    const std::string source =
+        str_cat("target datalayout = \"", machine->layout, "\"\ntarget triple = \"", machine->triple, "\"\n", llvm_ir);
     const char* error = nullptr;
     Module module = api_.ParseAssembly(context, source.c_str(), &error);
     std::string message = take(error);
@@ -232,8 +232,6 @@ class LlvmliteProvider final : public LlvmProvider {
     const bool broken = api_.VerifyModule(module, &error) != 0;
     message = take(error);
     if (broken) throw CompilationError(str_cat("LLVM rejects the generated code: ", message));
-    api_.SetTarget(module, machine->triple.c_str());
-    api_.SetDataLayout(module, machine->layout.c_str());
     times.parse_seconds = seconds_since(start);
 
     const auto optimize_start = Clock::now();
