@@ -53,7 +53,6 @@ constexpr const char* kHostDerivatives[] = {
     "ctc_loss.IntList",
     "cumprod",
     "digamma",
-    "embedding_bag.padding_idx",
     "exp2.host",
     "expm1.host",
     "fractional_max_pool2d",

@@ -123,6 +123,60 @@ void embedding_rule(VjpContext& v) {
                  {TensorArg{zeros_of(b, weight)}, int_arg(0), TensorArg{flat}, TensorArg{rows}, Scalar(int64_t{1})}));
 }
 
+/// The bag of each of `count` indices, of bags that begin at `offsets`.
+ValueId bags_of(GraphBuilder& b, ValueId offsets, Expr count) {
+  const TensorType begins = b.type(offsets);
+  const std::vector<Expr> places{count + b.ctx().constant(1)};  // an empty bag at the end begins behind the last index
+  const ValueId one = b.expand(b.constant(1, DType::kInt64, begins.device), begins.sizes);
+  const ValueId none = zeros_of(b, contiguous_type(b.ctx(), DType::kInt64, begins.device, places));
+  const ValueId begun =
+      b.op("index_add", {TensorArg{none}, int_arg(0), TensorArg{offsets}, TensorArg{one}, Scalar(int64_t{1})});
+  const ValueId before = b.op("cumsum", {TensorArg{begun}, int_arg(0)});
+  return b.binary("sub", b.slice(before, 0, b.ctx().constant(0), count, b.ctx().constant(1)), Scalar(int64_t{1}));
+}
+
+/// (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx). Sums and
+/// means; ATen differentiates the others, which runs the operator again.
+void embedding_bag_rule(VjpContext& v) {
+  constexpr int64_t kMean = 1, kMaximum = 2;
+  GraphBuilder& b = v.builder();
+  const Args& args = v.args();
+  const int64_t mode = args.integer(4);
+  const TensorType weight = args.type(0);
+  const bool from_end = !args.none(8) && args.integer(8) < 0;
+  const bool other = args.flag(3) || args.flag(5) || mode == kMaximum || (from_end && !weight.sizes[0].is_const());
+  if (other || v.for_tangents() || !v.has_grad(0)) return host_derivative(v);
+  const ValueId indices = args.tensor(1);
+  const Expr count = b.type(indices).numel(b.ctx());
+  const ValueId bags = bags_of(b, args.tensor(2), count);
+  const auto of_bags = [&](ValueId x) { return b.op("index_select", {TensorArg{x}, int_arg(0), TensorArg{bags}}); };
+  ValueId kept = kNoValue;
+  if (!args.none(8)) {
+    const int64_t padding = args.integer(8);
+    kept = b.binary("ne", indices, Scalar(padding < 0 ? padding + weight.sizes[0].const_value() : padding));
+  }
+  ValueId g = of_bags(v.grad(0));
+  if (mode == kMean) {
+    const std::vector<Expr> rows{b.type(v.grad(0)).sizes[0]};
+    ValueId one = b.expand(b.constant(1, weight.dtype, weight.device), {count});
+    if (kept != kNoValue) one = b.cast(kept, weight.dtype);
+    const ValueId none = zeros_of(b, contiguous_type(b.ctx(), weight.dtype, weight.device, rows));
+    const ValueId sizes =
+        b.op("index_add", {TensorArg{none}, int_arg(0), TensorArg{bags}, TensorArg{one}, Scalar(int64_t{1})});
+    // A bag with an index that counts has at least one.
+    g = b.binary("div", g, b.unsqueeze(b.op("clamp_min", {TensorArg{of_bags(sizes)}, Scalar(int64_t{1})}), 1));
+  }
+  if (kept != kNoValue) g = b.op("where", {TensorArg{b.unsqueeze(kept, 1)}, TensorArg{g}, Scalar(0.0)});
+  if (!args.none(6) && v.needs(6)) {
+    const ValueId looked_up = b.op("index_select", {TensorArg{args.tensor(0)}, int_arg(0), TensorArg{indices}});
+    v.give(6, b.reduce("sum", b.binary("mul", g, looked_up), std::vector<int64_t>{1}, false));
+  }
+  if (!v.needs(0)) return;
+  if (!args.none(6)) g = b.binary("mul", g, b.unsqueeze(args.tensor(6), 1));
+  v.give(0, b.op("index_add",
+                 {TensorArg{zeros_of(b, weight)}, int_arg(0), TensorArg{indices}, TensorArg{g}, Scalar(int64_t{1})}));
+}
+
 }  // namespace
 
 void register_derivatives_indexing(OpRegistry& r) {
@@ -140,6 +194,7 @@ void register_derivatives_indexing(OpRegistry& r) {
   rule("index_fill.int_Tensor", index_fill_rule);
   rule("take", take_rule);
   rule("embedding", embedding_rule);
+  rule("embedding_bag.padding_idx", embedding_bag_rule);
   r.mark(&OpTraits::always_saves, {"embedding"});
   r.mark(&OpTraits::adds_elements, {"index_add", "scatter_add"});
   r.amend("embedding").traits.linear_operands = {0};
