@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "ops"))
 from complex_functions import DTYPES, FUNCTIONS, check_powers, check_special, check_values
 
 pytestmark = [

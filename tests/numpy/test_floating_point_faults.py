@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from util import defined
 
 import numpy as np
 import tatara
@@ -78,15 +79,6 @@ def edges(dtype: str) -> list[np.ndarray]:
     high = float(np.finfo(dtype).max)
     plain = [edge(dtype)]
     return [*plain, *(edge(dtype, v) for v in (0, -0.0, 2, -2, high, -high, np.inf, -np.inf, np.nan)), *plain]
-
-
-def defined(function: Callable[..., Any], *args: Any) -> bool:
-    try:
-        with np.errstate(all="ignore"):
-            function(*args)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

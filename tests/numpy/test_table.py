@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from util import check
+from util import check, defined
 
 import numpy as np
 
@@ -48,15 +48,6 @@ def sample(dtype: str, shape: tuple[int, ...] = (4, 5), low: float = 0.1, high: 
     if t.kind == "c":
         return (RNG.uniform(low, high, shape) + 1j * RNG.uniform(low, high, shape)).astype(t)
     return RNG.uniform(low, high, shape).astype(t)
-
-
-def defined(function: Callable[..., Any], *args: Any) -> bool:
-    try:
-        with np.errstate(all="ignore"):
-            function(*args)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 @pytest.mark.parametrize("name", UNARY)

@@ -107,3 +107,13 @@ def close(got: Any, expected: Any, rtol: float) -> None:
         np.testing.assert_allclose(a, b, rtol=rtol)
     else:
         assert got == expected
+
+
+def defined(function: Callable[..., Any], *args: Any) -> bool:
+    """Whether NumPy has the function for these arguments."""
+    try:
+        with np.errstate(all="ignore"):
+            function(*args)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -267,6 +267,11 @@ std::vector<Expr> strides_like(ExprContext& ctx, const std::vector<Expr>& sizes,
   return fits(columns) ? columns : rows;
 }
 
+Ref ValueTracing::placeholder_like(PyObject* result, const TensorMeta& meta) const {
+  const Ref shape = int_tuple(meta.sizes), strides = int_tuple(meta.strides);
+  return api_.empty_meta(shape.get(), strides.get(), attr_or_null(result, "dtype").get());
+}
+
 /// Records a call as it stands, whose first result has as many rows as data decide (kDataDecide).
 Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   constexpr size_t kMostResults = 3;
@@ -301,9 +306,7 @@ Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject
     const TensorMeta& meta = metas[i];
     std::vector<Expr> sizes;
     for (const int64_t size : meta.sizes) sizes.push_back(ctx.constant(size));
-    const Ref shape = int_tuple(meta.sizes), strides = int_tuple(meta.strides);
-    const Ref dtype = attr_or_null(results[i], "dtype");
-    const Ref placeholder = api_.empty_meta(shape.get(), strides.get(), dtype.get());
+    const Ref placeholder = placeholder_like(results[i], meta);
     if (!placeholder) return {};
     const int slot = t.tape.add_placeholder(placeholder.get(), t.tape.slots()[static_cast<size_t>(given)].device);
     const std::vector<Expr>& own = t.tape.layout(given).symbolic_sizes;

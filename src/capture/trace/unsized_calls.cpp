@@ -108,9 +108,7 @@ Ref ValueTracing::record_unsized(const TorchFunction& fn, PyObject* func, PyObje
   for (size_t i = 0; i < results.size(); ++i) {
     TensorMeta meta;
     if (!api_.read_meta(results[i], meta)) return {};
-    const Ref dtype = attr_or_null(results[i], "dtype");
-    const Ref shape = int_tuple(meta.sizes), strides = int_tuple(meta.strides);
-    const Ref placeholder = api_.empty_meta(shape.get(), strides.get(), dtype.get());
+    const Ref placeholder = placeholder_like(results[i], meta);
     if (!placeholder) return {};
     const int slot = t.tape.add_placeholder(placeholder.get(), device);
     std::vector<Expr> sizes;

@@ -42,6 +42,8 @@ class ValueTracing final : public TraceFeature {
   Ref call_now(PyObject* func, PyObject* args, PyObject* kwargs);
   Ref on_tape(PyObject* operands);
   void add_done(TapeNode node, const std::vector<PyObject*>& results);
+  /// A tensor without memory that is laid out as `result` is, whose sizes and strides are `meta`.
+  Ref placeholder_like(PyObject* result, const TensorMeta& meta) const;
   Ref record_sized(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   std::vector<PyObject*> own_results(PyObject* now, const std::vector<PyObject*>& operands);
   void mark_lists(PyObject* list);

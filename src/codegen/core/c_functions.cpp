@@ -8,26 +8,20 @@ using Op = loops::ScalarOp;
 
 struct Row {
   Op op;
-  const char* real;
-  const char* complex;
+  const char* name;
 };
 
 constexpr Row kRows[] = {
-    {Op::kExp, "exp", "cexp"},        {Op::kExpTerm, "exp", nullptr},
-    {Op::kExp2, "exp2", nullptr},     {Op::kExpm1, "expm1", nullptr},
-    {Op::kLog, "log", "clog"},        {Op::kLog2, "log2", nullptr},
-    {Op::kLog10, "log10", nullptr},   {Op::kLog1p, "log1p", nullptr},
-    {Op::kSqrt, nullptr, "csqrt"},    {Op::kSin, "sin", "csin"},
-    {Op::kCos, "cos", "ccos"},        {Op::kTan, "tan", "ctan"},
-    {Op::kAsin, "asin", "casin"},     {Op::kAcos, "acos", "cacos"},
-    {Op::kAtan, "atan", "catan"},     {Op::kAtan2, "atan2", nullptr},
-    {Op::kSinh, "sinh", "csinh"},     {Op::kCosh, "cosh", "ccosh"},
-    {Op::kTanh, "tanh", "ctanh"},     {Op::kAsinh, "asinh", "casinh"},
-    {Op::kAcosh, "acosh", "cacosh"},  {Op::kAtanh, "atanh", "catanh"},
-    {Op::kErf, "erf", nullptr},       {Op::kErfc, "erfc", nullptr},
-    {Op::kLgamma, "lgamma", nullptr}, {Op::kPow, "pow", "cpow"},
-    {Op::kHypot, "hypot", nullptr},   {Op::kNextafter, "nextafter", nullptr},
-    {Op::kFmod, "fmod", nullptr},
+    {Op::kExp, "exp"},     {Op::kExpTerm, "exp"}, {Op::kExp2, "exp2"},
+    {Op::kExpm1, "expm1"}, {Op::kLog, "log"},     {Op::kLog2, "log2"},
+    {Op::kLog10, "log10"}, {Op::kLog1p, "log1p"}, {Op::kSin, "sin"},
+    {Op::kCos, "cos"},     {Op::kTan, "tan"},     {Op::kAsin, "asin"},
+    {Op::kAcos, "acos"},   {Op::kAtan, "atan"},   {Op::kAtan2, "atan2"},
+    {Op::kSinh, "sinh"},   {Op::kCosh, "cosh"},   {Op::kTanh, "tanh"},
+    {Op::kAsinh, "asinh"}, {Op::kAcosh, "acosh"}, {Op::kAtanh, "atanh"},
+    {Op::kErf, "erf"},     {Op::kErfc, "erfc"},   {Op::kLgamma, "lgamma"},
+    {Op::kPow, "pow"},     {Op::kHypot, "hypot"}, {Op::kNextafter, "nextafter"},
+    {Op::kFmod, "fmod"},
 };
 
 const Row* find(Op op) {
@@ -41,12 +35,7 @@ const Row* find(Op op) {
 
 const char* c_function(Op op) {
   const Row* row = find(op);
-  return row == nullptr ? nullptr : row->real;
-}
-
-const char* complex_c_function(Op op) {
-  const Row* row = find(op);
-  return row == nullptr ? nullptr : row->complex;
+  return row == nullptr ? nullptr : row->name;
 }
 
 }  // namespace tatara::codegen

@@ -7,7 +7,5 @@ namespace tatara::codegen {
 
 /// The name for float64; float32 adds an "f". Null if C has no such function.
 const char* c_function(loops::ScalarOp op);
-/// The name for complex<double>.
-const char* complex_c_function(loops::ScalarOp op);
 
 }  // namespace tatara::codegen

@@ -2,7 +2,6 @@
 // library, as eager does.
 #include <cmath>
 
-#include "codegen/core/c_functions.h"
 #include "codegen/core/values.h"
 #include "support/error.h"
 
@@ -84,63 +83,6 @@ Reg complex_comparison(IrWriter& ir, Op op, DType dtype, const Reg& a, const Reg
   };
   const std::string re = test(x.text, y.text);
   return {ir.binary(op == Op::kEq ? "and" : "or", ir.type_of("i1", vec), re, test(x.im, y.im)), vec};
-}
-
-namespace {
-
-/// A complex number in calls of C functions.
-struct PassedPair {
-  bool as_vector;
-  std::string part;  // type of a part
-  std::string type() const { return as_vector ? "<2 x " + part + ">" : "{ " + part + ", " + part + " }"; }
-  /// Its parameter types.
-  std::string parameters() const { return as_vector ? type() : part + ", " + part; }
-
-  std::string arguments(IrWriter& ir, const std::string& re, const std::string& im) const {
-    if (!as_vector) return part + " " + re + ", " + part + " " + im;
-    const std::string low = ir.assign("insertelement " + type() + " poison, " + part + " " + re + ", i64 0");
-    return type() + " " + ir.assign("insertelement " + type() + " " + low + ", " + part + " " + im + ", i64 1");
-  }
-  std::string extract(IrWriter& ir, const std::string& pair, int which) const {
-    const std::string k = std::to_string(which);
-    return as_vector ? ir.assign("extractelement " + type() + " " + pair + ", i64 " + k)
-                     : ir.assign("extractvalue " + type() + " " + pair + ", " + k);
-  }
-};
-
-}  // namespace
-
-Reg call_complex(IrWriter& ir, Op op, DType part, std::span<const Reg> operands, bool vec, ComplexCall convention) {
-  const char* name = complex_c_function(op);
-  if (name == nullptr || convention == ComplexCall::kNone)
-    throw Unsupported(str_cat("no code for ", loops::scalar_op_name(op), " of complex numbers"));
-  const bool single = part == DType::kFloat32;
-  const std::string t = llvm_type(part);
-  const PassedPair pair{single && convention == ComplexCall::kFloatVector, t};
-  const std::string function = std::string("@") + name + (single ? "f" : "");
-  const auto comma = [](size_t k) { return k > 0 ? ", " : ""; };
-  std::string types;
-  for (size_t k = 0; k < operands.size(); ++k) types += comma(k) + pair.parameters();
-  ir.declare("declare " + pair.type() + " " + function + "(" + types + ")");
-  Reg result{"poison", vec, "poison"};
-  for (int i = 0; i < (vec ? ir.lanes() : 1); ++i) {
-    const std::string at = ", i64 " + std::to_string(i);
-    const auto lane = [&](const std::string& text) {
-      return vec ? ir.assign("extractelement " + ir.vec_type(t) + " " + text + at) : text;
-    };
-    std::string arguments;
-    for (size_t k = 0; k < operands.size(); ++k) {
-      const std::string re = lane(operands[k].text);
-      const std::string im = lane(operands[k].im);
-      arguments += comma(k) + pair.arguments(ir, re, im);
-    }
-    const std::string both = ir.call(function, pair.type(), arguments);
-    for (std::string* into : {&result.text, &result.im}) {
-      const std::string value = pair.extract(ir, both, into == &result.im ? 1 : 0);
-      *into = vec ? ir.assign("insertelement " + ir.vec_type(t) + " " + *into + ", " + t + " " + value + at) : value;
-    }
-  }
-  return result;
 }
 
 }  // namespace tatara::codegen

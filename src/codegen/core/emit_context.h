@@ -14,7 +14,6 @@ struct TargetTraits {
   bool has_fma = true;
   bool has_vector_ldexp = false;  // llvm.ldexp of vectors is one or two instructions
   bool has_float_power = false;   // 2^x of float32 is one instruction
-  ComplexCall complex_call = ComplexCall::kFloatVector;
 };
 
 struct EmitContext {

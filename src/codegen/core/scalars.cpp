@@ -316,7 +316,7 @@ Reg Scalars::complex(const Scalar& s, std::span<const Reg> v, bool vec) {
 }
 
 Reg Scalars::complex_function(Op op, DType part, std::span<const Reg> v, bool vec) {
-  if (!has_complex_math(op)) return call_complex(ir_, op, part, v, vec, context_.traits.complex_call);
+  if (!has_complex_math(op)) throw Unsupported(str_cat("no code for ", scalar_op_name(op), " of complex numbers"));
   const std::string type = ir_.type_of(llvm_type(part), vec), both = "{ " + type + ", " + type + " }";
   std::string operands;
   for (const Reg& r : v) {

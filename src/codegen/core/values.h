@@ -46,14 +46,4 @@ Reg complex_quotient(IrWriter& ir, DType part, const Reg& x, const Reg& y, bool 
 std::string magnitude(IrWriter& ir, DType part, const std::string& re, const std::string& im, bool vec, bool has_fma);
 Reg complex_comparison(IrWriter& ir, loops::ScalarOp op, DType dtype, const Reg& a, const Reg& b, bool vec);
 
-/// The calling convention for complex numbers in C.
-enum class ComplexCall : uint8_t {
-  kParts,        // two arguments; a struct of two is returned
-  kFloatVector,  // complex<float> is a <2 x float>, complex<double> as kParts (x86-64)
-  kNone,         // there is no C library
-};
-/// Calls a complex C function once per lane.
-Reg call_complex(IrWriter& ir, loops::ScalarOp op, DType part, std::span<const Reg> operands, bool vec,
-                 ComplexCall convention);
-
 }  // namespace tatara::codegen

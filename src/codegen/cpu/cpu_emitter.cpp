@@ -13,7 +13,6 @@ std::string emit_cpu_module(const Kernel& kernel, const CpuTarget& target, std::
   traits.vector_bytes = target.vector_bytes();
   traits.has_fma = target.has_fma;
   traits.has_vector_ldexp = target.isa == VectorIsa::kAvx512;
-  traits.complex_call = target.isa == VectorIsa::kNeon ? ComplexCall::kParts : ComplexCall::kFloatVector;
   EmitContext context(kernel, traits);
   Scalars scalars(context);
   CpuMemory memory(context, scalars, target);

@@ -40,7 +40,6 @@ bool waits_for_memory(const For& loop) {
 std::string emit_gpu_module(const Kernel& kernel, bool adds_vectors, std::string_view symbol) {
   TargetTraits traits;
   traits.has_float_power = true;
-  traits.complex_call = ComplexCall::kNone;
   EmitContext context(kernel, traits);
   GpuContext gpu(context);
   return GpuEmitter(gpu, adds_vectors).run(symbol);

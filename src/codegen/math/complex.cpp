@@ -33,8 +33,6 @@ Val times(const Val& x, const Val& y) {
   return select((x == 0.0) & !finite(y), with_sign(x, y), second);
 }
 
-Val largest_part(const Z& z) { return largest(abs(z.re), abs(z.im)); }
-
 Z complex_exp(const Z& z) {
   // Where exp(x) overflows, exp(x) cos(y) need not.
   const Val large = z.re > 700.0;
@@ -62,7 +60,7 @@ Z complex_log(const Z& z) {
 }
 
 Z complex_sqrt(const Z& z) {
-  const Val most = largest_part(z);
+  const Val most = largest(abs(z.re), abs(z.im));
   const Val large = most > 0x1p1000, small = most < 0x1p-900;
   const Val in = select(large, like(most, 0x1p-100), select(small, like(most, 0x1p200), like(most, 1)));
   const Val out = select(large, like(most, 0x1p50), select(small, like(most, 0x1p-100), like(most, 1)));
@@ -109,43 +107,6 @@ Z complex_sin(const Z& z) { return turned_back(complex_sinh(turned(z))); }
 Z complex_cos(const Z& z) { return complex_cosh(turned(z)); }
 Z complex_tan(const Z& z) { return turned_back(complex_tanh(turned(z))); }
 
-/// 1 for infinities and 0 for other numbers, with the sign of x.
-Val boxed(const Val& x) { return copysign(select(infinite(x), like(x, 1), like(x, 0)), x); }
-Val unbounded(const Z& z) { return infinite(z.re) | infinite(z.im); }
-
-Z complex_acos(const Z& z) {
-  const Z a = complex_sqrt({1.0 - z.re, -z.im}), b = complex_sqrt({z.re + 1.0, z.im});
-  const Z value{2.0 * atan2(a.re, b.re), asinh(b.re * a.im - b.im * a.re)};
-  const Z far{atan2(abs(boxed(z.im)), boxed(z.re)), -copysign(like(z.re, INFINITY), z.im)};
-  return chosen(unbounded(z), far, value);
-}
-
-Z complex_asin(const Z& z) {
-  const Z a = complex_sqrt({1.0 - z.re, -z.im}), b = complex_sqrt({z.re + 1.0, z.im});
-  const Z value{atan2(z.re, a.re * b.re - a.im * b.im), asinh(a.re * b.im - a.im * b.re)};
-  const Z far{atan2(boxed(z.re), abs(boxed(z.im))), copysign(like(z.re, INFINITY), z.im)};
-  return chosen(unbounded(z), far, value);
-}
-
-Z complex_acosh(const Z& z) {
-  const Z a = complex_sqrt({z.re - 1.0, z.im}), b = complex_sqrt({z.re + 1.0, z.im});
-  const Z value{asinh(a.re * b.re + a.im * b.im), 2.0 * atan2(a.im, b.re)};
-  const Z far{like(z.re, INFINITY), copysign(atan2(abs(boxed(z.im)), boxed(z.re)), z.im)};
-  return chosen(unbounded(z), far, value);
-}
-
-Z complex_atanh(const Z& z) {
-  const Val beyond = largest_part(z) > 0x1p500;
-  const Z near = chosen(beyond, Z{like(z.re, 0), like(z.im, 0)}, z);
-  const Val left = 1.0 - near.re;
-  const Val re = 0.25 * log1p(4.0 * near.re / fma(left, left, near.im * near.im));
-  const Val im = 0.5 * atan2(near.im + near.im, fma(left, near.re + 1.0, -(near.im * near.im)));
-  return {copysign(select(beyond, like(re, 0), re), z.re), select(beyond, copysign(like(im, kPi / 2), z.im), im)};
-}
-
-Z complex_asinh(const Z& z) { return turned(complex_asin(turned_back(z))); }
-Z complex_atan(const Z& z) { return turned_back(complex_atanh(turned(z))); }
-
 Z complex_pow(const Z& z, const Z& w) {
   const Z l = complex_log(z);
   const Z value = complex_exp({l.re * w.re - l.im * w.im, l.re * w.im + l.im * w.re});
@@ -160,14 +121,11 @@ struct ComplexRow {
 };
 
 constexpr ComplexRow kComplexRows[] = {
-    {ScalarOp::kExp, "exp", complex_exp, nullptr},       {ScalarOp::kLog, "log", complex_log, nullptr},
-    {ScalarOp::kSqrt, "sqrt", complex_sqrt, nullptr},    {ScalarOp::kSin, "sin", complex_sin, nullptr},
-    {ScalarOp::kCos, "cos", complex_cos, nullptr},       {ScalarOp::kTan, "tan", complex_tan, nullptr},
-    {ScalarOp::kSinh, "sinh", complex_sinh, nullptr},    {ScalarOp::kCosh, "cosh", complex_cosh, nullptr},
-    {ScalarOp::kTanh, "tanh", complex_tanh, nullptr},    {ScalarOp::kAsin, "asin", complex_asin, nullptr},
-    {ScalarOp::kAcos, "acos", complex_acos, nullptr},    {ScalarOp::kAtan, "atan", complex_atan, nullptr},
-    {ScalarOp::kAsinh, "asinh", complex_asinh, nullptr}, {ScalarOp::kAcosh, "acosh", complex_acosh, nullptr},
-    {ScalarOp::kAtanh, "atanh", complex_atanh, nullptr}, {ScalarOp::kPow, "pow", nullptr, complex_pow},
+    {ScalarOp::kExp, "exp", complex_exp, nullptr},    {ScalarOp::kLog, "log", complex_log, nullptr},
+    {ScalarOp::kSqrt, "sqrt", complex_sqrt, nullptr}, {ScalarOp::kSin, "sin", complex_sin, nullptr},
+    {ScalarOp::kCos, "cos", complex_cos, nullptr},    {ScalarOp::kTan, "tan", complex_tan, nullptr},
+    {ScalarOp::kSinh, "sinh", complex_sinh, nullptr}, {ScalarOp::kCosh, "cosh", complex_cosh, nullptr},
+    {ScalarOp::kTanh, "tanh", complex_tanh, nullptr}, {ScalarOp::kPow, "pow", nullptr, complex_pow},
 };
 
 const ComplexRow* complex_row(ScalarOp op) {

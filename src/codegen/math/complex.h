@@ -1,9 +1,7 @@
-// Elementary functions of complex numbers over pairs of Val, for targets without a C library. float32 parts are computed in
-// float64. Branch cuts and signs of zeros as in C99's annex G, infinities too; inverse functions by W. Kahan, Branch cuts for
-// complex elementary functions, 1987.
+// Elementary functions of complex numbers over pairs of Val. float32 parts are computed in float64. Branch cuts, infinities and
+// signs of zeros as in C99's annex G.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "codegen/math/builder.h"

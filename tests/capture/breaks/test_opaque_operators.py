@@ -234,6 +234,29 @@ def test_errors_and_other_results_are_eagers() -> None:
         _compare(_outcome(compiled, x, False), _outcome(program, x, False))
 
 
+def _same_kept(
+    kept: list[torch.Tensor],
+    program: Callable[..., Any],
+    compiled: Callable[..., Any],
+    sizes: tuple[tuple[int, ...], ...],
+    calls: int,
+    tolerance: float,
+) -> None:
+    """What an operator has put into `kept` in some calls; memory written over would be far off."""
+    seen = []
+    for function in (program, compiled):
+        kept.clear()
+        with torch.no_grad():
+            for call in range(calls):
+                torch.manual_seed(call)
+                function(*(torch.randn(*size) for size in sizes))
+                torch.randn(1000, 64)
+        seen.append([t.clone() for t in kept])
+    assert len(seen[0]) == len(seen[1])
+    for ours, theirs in zip(*seen, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
 def test_an_operator_may_keep_what_it_is_given_and_what_it_gives() -> None:
     """Memory of a plan is written over by later steps and calls; what the operator has seen stays as it was."""
     kept: list[torch.Tensor] = []
@@ -252,17 +275,7 @@ def test_an_operator_may_keep_what_it_is_given_and_what_it_gives() -> None:
         return x
 
     compiled = tatara.compile(program)
-    seen = []
-    for function in (program, compiled):
-        kept.clear()
-        with torch.no_grad():
-            for call in range(4):
-                torch.manual_seed(call)
-                function(torch.randn(64, 64), torch.randn(64, 64))
-                torch.randn(1000, 64)
-        seen.append([t.clone() for t in kept])
-    for ours, theirs in zip(*seen, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-2)  # memory written over would be far off
+    _same_kept(kept, program, compiled, ((64, 64), (64, 64)), calls=4, tolerance=1e-2)
 
 
 WEIGHT = torch.rand(5) + 0.5
@@ -430,18 +443,7 @@ def test_under_vmap_what_is_kept_stays_as_it_was() -> None:
         return x
 
     compiled = tatara.compile(program)
-    seen = []
-    for function in (program, compiled):
-        kept.clear()
-        with torch.no_grad():
-            for call in range(3):
-                torch.manual_seed(call)
-                function(torch.randn(8, 64))
-                torch.randn(1000, 64)
-        seen.append([t.clone() for t in kept])
-    assert len(seen[0]) == len(seen[1])
-    for ours, theirs in zip(*seen, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+    _same_kept(kept, program, compiled, ((8, 64),), calls=3, tolerance=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore")
