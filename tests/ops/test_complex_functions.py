@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from complex_functions import DTYPES, FUNCTIONS, check_powers, check_special, check_values
 
 pytestmark = pytest.mark.usefixtures("fresh")
