@@ -64,8 +64,11 @@ class CompiledFunction:
 def stats() -> dict[str, int]:
     """Counters since the last reset."""
 
-def install_node(context: object) -> None:
-    """Gives a class of contexts the core's apply(context, *cotangents)."""
+def install_node(node: object, apply: object) -> None:
+    """Gives the class of nodes the core's methods; `apply` is torch's own."""
+
+def call_stage(stage: object, inputs: list[object], given: object) -> list[object] | None:
+    """Outputs as eager gives them, or None for inputs that do not fit."""
 
 def known_calls() -> list[tuple[str, str, str, str, bool, bool]]:
     """Rows of known_calls.def, and whether each is loaded and found."""

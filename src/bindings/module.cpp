@@ -10,6 +10,7 @@
 #include "capture/host/torch_hooks.h"
 #include "capture/python/py_errors.h"
 #include "capture/run/backward_node.h"
+#include "capture/run/forward_node.h"
 #include "capture/run/runner.h"
 #include "capture/trace/tracer.h"
 #include "capture/vm/vm.h"
@@ -121,8 +122,22 @@ NB_MODULE(_core, m) {
       "Counters since the last reset.");
   m.def(
       "install_node",
-      [](nb::handle context) { context.attr("apply") = nb::steal(tatara::capture::compiled_node_apply()); },
-      nb::arg("context"), "Gives a class of contexts the core's apply(context, *cotangents).");
+      [](nb::handle node, nb::handle apply) {
+        tatara::capture::install_compiled_node(node.ptr(), apply.ptr());
+        node.attr("forward") = nb::steal(tatara::capture::compiled_node_forward());
+        node.attr("_backward_cls").attr("apply") = nb::steal(tatara::capture::compiled_node_apply());
+      },
+      nb::arg("node"), nb::arg("apply"), "Gives the class of nodes the core's methods; `apply` is torch's own.");
+  m.def(
+      "call_stage",
+      [](nb::handle stage, nb::handle inputs, nb::handle given) {
+        tatara::capture::Ref outputs = tatara::capture::call_stage(stage.ptr(), inputs.ptr(), given.ptr());
+        if (!outputs) throw nb::python_error();
+        return nb::steal(outputs.release());
+      },
+      nb::arg("stage"), nb::arg("inputs"), nb::arg("given").none(),
+      nb::sig("def call_stage(stage: object, inputs: list[object], given: object) -> list[object] | None"),
+      "Outputs as eager gives them, or None for inputs that do not fit.");
   m.def(
       "known_calls",
       [] {

@@ -56,23 +56,9 @@ class Group(NamedTuple):
 
 
 class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
-    """One node for a group of outputs of a stage that need a gradient; they were computed before. The engine calls the core,
-    which does what is usual itself, without Python code.
+    """One node for a group of outputs of a stage that need a gradient; they were computed before. It is made and
+    called by the core (forward_node.h, backward_node.h), which does what is usual itself, without Python code.
     """
-
-    @staticmethod
-    def forward(ctx: Any, stage: Any, group: Any, given: Any, outputs: Any, saved: Any, *inputs: Any) -> Any:
-        ctx.stage = stage
-        ctx.group = group
-        ctx.not_inputs = len(_NOT_INPUTS)
-        ctx.given = given  # what the run was given, for a pass in eager
-        ctx.kept = [_kept(inputs[i]) for i in group.second_inputs]
-        if group.used_up:
-            ctx.save_for_backward(*_without_numbers(ctx, saved))
-        else:
-            ctx.kept_tensors = tuple(saved)
-        ctx.set_materialize_grads(False)
-        return outputs
 
     @staticmethod
     def backward(ctx: Any, *own: Any) -> Any:
@@ -116,16 +102,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         return (*_NOT_INPUTS, *each_example(gradients, cotangents))
 
 
-_core.install_node(CompiledNode._backward_cls)
-
-
-def _without_numbers(ctx: Any, saved: list[Any]) -> list[Any]:
-    """None in the place of Python numbers, which the context has."""
-    numbers = {place: value for place, value in enumerate(saved) if isinstance(value, (float, int))}
-    if not numbers:
-        return saved
-    ctx.numbers = numbers
-    return [None if place in numbers else value for place, value in enumerate(saved)]
+_core.install_node(CompiledNode, super(torch.autograd.Function, CompiledNode).apply)
 
 
 def _with_numbers(ctx: Any) -> Any:
@@ -231,7 +208,7 @@ def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool,
             if ctx.given and ctx.given[0]
             else None
         )
-        results = call(second, laid_out, again)
+        results = _core.call_stage(second, laid_out, again)
         if results is None:
             raise RuntimeError("tatara: a compiled second gradient refused its operands")
         depends = [t for t in values if isinstance(t, torch.Tensor) and t.requires_grad]
@@ -255,7 +232,7 @@ class Keeper(torch.autograd.Function):  # type: ignore[misc]
         return None, cotangent
 
 
-def _kept(tensor: Any) -> Any:
+def kept(tensor: Any) -> Any:
     """What second derivatives may read. The object of a result that other nodes of ours made may be given other contents: that of
     the program takes its own.
     """
@@ -418,50 +395,6 @@ def _grad_strides(variable: torch.Tensor, gradient: torch.Tensor) -> tuple[int, 
     alike = zip(variable.shape, gradient.stride(), wanted, strict=True)
     kept = all(made == own if size != 1 else made != 0 or not filled for size, made, own in alike)
     return tuple(gradient.stride() if kept else wanted)
-
-
-def call(stage: Any, inputs: list[Any], given: Any = None) -> list[Any] | None:
-    """The outputs of a stage, as eager would give them. None when the operands are not as compiled for. `given`: what the core
-    remembers of this run.
-    """
-    done = stage.run(inputs)
-    if done is None:
-        return None
-    outputs = list(done[0])
-    fresh, views = stage.differentiable, stage.views
-    if not fresh and not views:
-        return outputs
-    with torch.enable_grad():
-        for group in map(Group._make, stage.groups):
-            operands = list(inputs)
-            for i in group.unreached:
-                operands[i] = operands[i].detach() if i in group.second_inputs else None
-            places = [fresh[k] for k in group.results]
-            saved = [done[1][k] for k in group.saved]
-            if group.used_up:
-                saved += [inputs[i] for i in group.checked_inputs] + [outputs[i] for i in group.checked_outputs]
-            results = CompiledNode.apply(stage, group, given, tuple(outputs[i] for i in places), saved, *operands)
-            for i, result in zip(places, results, strict=True):
-                outputs[i] = result
-        for i, of_input, base, needs in views:
-            view = outputs[i]
-            source = inputs[base] if of_input else outputs[base]
-            source = source if needs else source.detach()
-            outputs[i] = source.as_strided(view.shape, view.stride(), view.storage_offset())
-    return outputs
-
-
-def run(stages: list[Any], inputs: tuple[Any, ...], given: Any) -> list[Any] | None:
-    """A chain of stages: each reads inputs and results of those before it."""
-    values = list(inputs)
-    for number, (stage, sources, targets) in enumerate(stages):
-        outputs = call(stage, [values[i] for i in sources], None if given is None else (given, number))
-        if outputs is None:
-            return None
-        values.extend([None] * (max(targets, default=-1) + 1 - len(values)))
-        for target, output in zip(targets, outputs, strict=False):
-            values[target] = output
-    return values[len(inputs) :]
 
 
 def bernoulli_trial(skipped: int, p: float) -> tuple[Any, Any, Any]:

@@ -2,6 +2,7 @@
 
 #include "capture/entries/guards.h"
 #include "capture/host/torch_api.h"
+#include "capture/run/node_names.h"
 #include "capture/run/stage_groups.h"
 #include "capture/vm/interrupts.h"
 #include "support/made_once.h"
@@ -100,30 +101,20 @@ Ref plain_cotangents(PyObject* args, const TorchApi& api) {
   return result;
 }
 
-/// What a node knows of its group of results (described_groups).
-struct NodeGroup {
-  explicit NodeGroup(Ref tuple) : held(std::move(tuple)) {}
-  PyObject* item(Py_ssize_t i) const { return PyTuple_GET_ITEM(held.get(), i); }
-  Py_ssize_t size(Py_ssize_t i) const { return PyLong_AsSsize_t(item(i)); }
-  bool used_up() const { return item(4) == Py_True; }
-  /// Cotangents of its results as those of all.
-  Ref cotangents(const Ref& own) const {
-    if (PyTuple_GET_SIZE(own.get()) == size(1)) return own;
-    const Ref list = spread_list(own.get(), item(0), size(1));
-    return list ? Ref::steal(PyList_AsTuple(list.get())) : Ref();
-  }
-  Ref saved(PyObject* own) const { return spread_list(own, item(2), size(3)); }
+/// Cotangents of a group's results as those of all. Null with a Python error set.
+Ref cotangents_of_all(const DescribedGroup& group, Ref own) {
+  if (PyTuple_GET_SIZE(own.get()) == group.all_results()) return own;
+  const Ref list = spread_list(own.get(), group.results(), group.all_results());
+  return list ? Ref::steal(PyList_AsTuple(list.get())) : Ref();
+}
 
-  Ref held;
-};
-
-/// The saved values, of which Python numbers are in the context (_without_numbers). Null with a Python error set.
+/// The saved values, of which Python numbers are in the context (forward_node.cpp). Null with a Python error set.
 Ref with_numbers(PyObject* context, Ref saved) {
   if (!PyTuple_Check(saved.get())) return saved;
   const Py_ssize_t size = PyTuple_GET_SIZE(saved.get());
   bool any = false;
   for (Py_ssize_t i = 0; i < size; ++i) any = any || PyTuple_GET_ITEM(saved.get(), i) == Py_None;
-  const Ref numbers = any ? Ref::steal(PyObject_GetAttrString(context, "numbers")) : Ref();
+  const Ref numbers = any ? Ref::steal(PyObject_GetAttr(context, node_names().numbers)) : Ref();
   if (!any || !numbers) return any ? Ref() : std::move(saved);
   Ref filled = Ref::steal(PyTuple_New(size));
   for (Py_ssize_t i = 0; filled && i < size; ++i) {
@@ -140,16 +131,17 @@ Ref plain_backward(PyObject* args) {
   PyObject* const context = PyTuple_GET_ITEM(args, 0);
   const Ref none = Ref::borrow(Py_None);
   if (api.grad_enabled() || in_a_level(api) || in_a_dispatch_mode(api)) return none;
-  const Ref stage = Ref::steal(PyObject_GetAttrString(context, "stage"));
-  const Ref layouts = stage ? Ref::steal(PyObject_GetAttrString(stage.get(), "layouts")) : Ref();
-  const Ref needs = layouts ? Ref::steal(PyObject_GetAttrString(context, "needs_input_grad")) : Ref();
+  const Ref stage = Ref::steal(PyObject_GetAttr(context, node_names().stage));
+  const Ref layouts = stage ? Ref::steal(PyObject_GetAttr(stage.get(), node_names().layouts)) : Ref();
+  const Ref needs = layouts ? Ref::steal(PyObject_GetAttr(context, node_names().needs_input_grad)) : Ref();
   if (!needs) return {};
   if (PyTuple_GET_SIZE(layouts.get()) != 0) return none;
-  const NodeGroup group(Ref::steal(PyObject_GetAttrString(context, "group")));
-  if (!group.held) return {};
+  const Ref described = Ref::steal(PyObject_GetAttr(context, node_names().group));
+  if (!described) return {};
+  const DescribedGroup group(described.get());
   Ref cotangents = plain_cotangents(args, api);
   if (!cotangents || cotangents.get() == Py_None) return cotangents;
-  if (!(cotangents = group.cotangents(cotangents))) return {};
+  if (!(cotangents = cotangents_of_all(group, std::move(cotangents)))) return {};
   bool any = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cotangents.get()); ++i) {
     any = any || PyTuple_GET_ITEM(cotangents.get(), i) != Py_None;
@@ -157,13 +149,16 @@ Ref plain_backward(PyObject* args) {
   Ref gradients;
   if (any) {
     // The plan lets go of what is saved one by one, so nothing else may hold it, unless the graph is retained.
-    Ref tensors = Ref::steal(PyObject_GetAttrString(context, group.used_up() ? "saved_tensors" : "kept_tensors"));
+    Ref tensors =
+        Ref::steal(PyObject_GetAttr(context, group.used_up() ? node_names().saved_tensors : node_names().kept_tensors));
     if (tensors) tensors = with_numbers(context, std::move(tensors));
-    const Ref saved = tensors ? group.saved(tensors.get()) : Ref();
+    const Ref saved = tensors ? spread_list(tensors.get(), group.saved(), group.all_saved()) : Ref();
     if (!saved) return {};
-    if (group.used_up() && !Ref::steal(PyObject_CallMethod(context, "maybe_clear_saved_tensors", nullptr))) return {};
+    if (group.used_up() && !Ref::steal(PyObject_CallMethodNoArgs(context, node_names().maybe_clear_saved_tensors)))
+      return {};
     tensors = Ref();
-    gradients = Ref::steal(PyObject_CallMethod(stage.get(), "backward", "OO", saved.get(), cotangents.get()));
+    gradients = Ref::steal(
+        PyObject_CallMethodObjArgs(stage.get(), node_names().backward, saved.get(), cotangents.get(), nullptr));
     if (!gradients) return {};
   }
   const Py_ssize_t size = PyTuple_GET_SIZE(needs.get()), inputs = any ? PyTuple_GET_SIZE(gradients.get()) : 0;
@@ -176,9 +171,9 @@ Ref plain_backward(PyObject* args) {
 }
 
 PyObject* node_apply(PyObject*, PyObject* args) {
-  wait_for_engine();
   Ref result = plain_backward(args);
   if (result.get() != Py_None) return result.release();
+  wait_for_engine();  // what is unusual runs Python code
   const Ref node = Ref::steal(PyObject_GetAttrString(PyTuple_GET_ITEM(args, 0), "_forward_cls"));
   const Ref backward = node ? Ref::steal(PyObject_GetAttrString(node.get(), "backward")) : Ref();
   return backward ? PyObject_CallObject(backward.get(), args) : nullptr;

@@ -1,8 +1,8 @@
 // A node of ours in a backward pass of the host's engine.
 //
 // No Python code runs while the engine goes through its own nodes, so to eager a pass is one step: no handler of a signal sees
-// half of the gradients, and no exception that another thread sends (PyThreadState_SetAsyncExc) leaves them. So handlers wait
-// until the pass is over, and a node without anything unusual runs no Python code, where such an exception would be raised.
+// half of the gradients, and no exception that another thread sends (PyThreadState_SetAsyncExc) leaves them. So a node without
+// anything unusual runs no Python code, where such an exception would be raised. At others handlers wait until the pass is over.
 #pragma once
 
 #include "capture/python/py.h"

@@ -1,5 +1,6 @@
 #include "capture/run/stage_groups.h"
 
+#include "capture/host/package.h"
 #include "capture/tape/used_history.h"
 
 namespace tatara::capture {
@@ -32,10 +33,12 @@ Ref described_groups(const TrainingStage& stage) {
     const Ref own = places_tuple(group.results), kept = places_tuple(group.saved),
               second = places_tuple(group.second_inputs), unreached = places_tuple(group.unreached),
               inputs = places_tuple(group.checked_inputs), outputs = places_tuple(group.checked_outputs);
-    PyTuple_SET_ITEM(groups.get(), static_cast<Py_ssize_t>(i),
-                     Py_BuildValue("(OnOnOOOOO)", own.get(), static_cast<Py_ssize_t>(results), kept.get(),
-                                   static_cast<Py_ssize_t>(saved), group.used_up ? Py_True : Py_False, second.get(),
-                                   unreached.get(), inputs.get(), outputs.get()));
+    const Ref all_results = Ref::steal(PyLong_FromSize_t(results)), all_saved = Ref::steal(PyLong_FromSize_t(saved));
+    Ref described = call_package<PackageFunction::kStageGroup>(
+        own.get(), all_results.get(), kept.get(), all_saved.get(), group.used_up ? Py_True : Py_False, second.get(),
+        unreached.get(), inputs.get(), outputs.get());
+    if (!described) return {};
+    PyTuple_SET_ITEM(groups.get(), static_cast<Py_ssize_t>(i), described.release());
   }
   return groups;
 }
@@ -44,7 +47,7 @@ Ref spread_list(PyObject* items, PyObject* places, Py_ssize_t size) {
   Ref list = Ref::steal(PyList_New(size));
   for (Py_ssize_t i = 0; list && i < size; ++i) PyList_SET_ITEM(list.get(), i, Py_NewRef(Py_None));
   for (Py_ssize_t i = 0; list && i < PyTuple_GET_SIZE(places); ++i) {
-    const Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GET_ITEM(places, i));
+    const Py_ssize_t place = place_of(places, i);
     if (PyList_SetItem(list.get(), place, Py_NewRef(PyTuple_GET_ITEM(items, i))) != 0) return {};
   }
   return list;

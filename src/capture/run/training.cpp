@@ -8,6 +8,7 @@
 #include "capture/host/errors.h"
 #include "capture/host/package.h"
 #include "capture/run/eager_pass.h"
+#include "capture/run/forward_node.h"
 #include "capture/run/stage_groups.h"
 #include "capture/tape/transaction.h"
 #include "capture/vm/interrupts.h"
@@ -100,6 +101,48 @@ struct Backward {
   PlanCall call;
 };
 
+Ref tuple_of(const std::vector<Ref>& items) {
+  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+  for (size_t i = 0; i < items.size(); ++i) {
+    PyObject* item = items[i] ? items[i].get() : Py_None;
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(item));
+  }
+  return tuple;
+}
+
+Ref int_tuple_of(const std::vector<int>& values) {
+  std::vector<Ref> items;
+  for (const int v : values) items.push_back(Ref::steal(PyLong_FromLong(v)));
+  return tuple_of(items);
+}
+
+/// (output, whether of an input, base, whether it needs a gradient) of each view that needs one, or whose base does though
+/// it does not itself: views of a tensor that gets its history later would get one too.
+Ref described_views(const TrainingStage& stage) {
+  std::vector<Ref> views;
+  for (size_t i = 0; i < stage.graph.outputs().size(); ++i) {
+    const OutputAlias& alias = stage.graph.outputs()[i].alias;
+    const bool of_input = alias.kind == OutputAlias::Kind::kInput, needs = stage.outputs_need[i];
+    if (alias.kind == OutputAlias::Kind::kFresh) continue;
+    if (!needs && (of_input || !stage.outputs_need[static_cast<size_t>(alias.index)])) continue;
+    const int through = needs ? stage.nearest_result(i) : -1;
+    const int base = through >= 0 ? through : alias.index;
+    views.push_back(
+        Ref::steal(Py_BuildValue("(nOiO)", static_cast<Py_ssize_t>(i), of_input && through < 0 ? Py_True : Py_False,
+                                 base, needs ? Py_True : Py_False)));
+  }
+  return tuple_of(views);
+}
+
+/// For each differentiable output the order of its gradient's dimensions, outermost first, or None: contiguous. Empty: all are.
+Ref described_layouts(const TrainingStage& stage) {
+  std::vector<Ref> orders;
+  for (const std::vector<int>& order : stage.cotangent_orders) {
+    orders.push_back(order.empty() ? Ref::borrow(Py_None) : int_tuple_of(order));
+  }
+  return tuple_of(orders);
+}
+
 struct Stage;
 
 /// The backward computation as a stage of its own, to be differentiated again.
@@ -113,7 +156,7 @@ struct Second {
 struct Stage {
   std::unique_ptr<TrainingStage> made;
   PlanCall forward;
-  Ref groups;  // described_groups()
+  Ref groups, differentiable, views, layouts;  // as Python objects
   std::map<Mask, Backward> backwards;
   std::map<std::pair<Mask, Mask>, Second> seconds;
 
@@ -121,6 +164,10 @@ struct Stage {
       : made(std::move(stage)), forward(made->forward, made->options.keep_outputs_mb) {
     forward.alone_in_memory(made->alone_in_memory());
     groups = described_groups(*made);
+    if (!groups) throw InternalError("a stage whose groups have no description");
+    differentiable = int_tuple_of(made->differentiable);
+    views = described_views(*made);
+    layouts = described_layouts(*made);
     for (const StageGroup& group : made->groups) static_cast<void>(backward(made->mask_of(group.results)));
   }
 
@@ -196,27 +243,12 @@ class NoGrad {
   AutocastOff autocast_;  // casts are in the graph
 };
 
-Ref tuple_of(const std::vector<Ref>& items) {
-  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
-  for (size_t i = 0; i < items.size(); ++i) {
-    PyObject* item = items[i] ? items[i].get() : Py_None;
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(item));
-  }
-  return tuple;
-}
-
 std::vector<Ref> items_of(PyObject* sequence) {
   std::vector<Ref> items;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
     items.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(sequence, i)));
   }
   return items;
-}
-
-Ref int_tuple_of(const std::vector<int>& values) {
-  std::vector<Ref> items;
-  for (const int v : values) items.push_back(Ref::steal(PyLong_FromLong(v)));
-  return tuple_of(items);
 }
 
 Mask mask_of(PyObject* tuple) {
@@ -369,18 +401,9 @@ PyObject* stage_second(PyObject* self, PyObject* args) {
   });
 }
 
-PyObject* stage_differentiable(PyObject* self, void*) {
-  return int_tuple_of(stage_of(self).made->differentiable).release();
-}
+PyObject* stage_differentiable(PyObject* self, void*) { return Py_NewRef(stage_of(self).differentiable.get()); }
 
-/// For each of these the order of the dimensions of its gradient, outermost first, or None: contiguous. Empty: all are.
-PyObject* stage_layouts(PyObject* self, void*) {
-  std::vector<Ref> orders;
-  for (const std::vector<int>& order : stage_of(self).made->cotangent_orders) {
-    orders.push_back(order.empty() ? Ref::borrow(Py_None) : int_tuple_of(order));
-  }
-  return tuple_of(orders).release();
-}
+PyObject* stage_layouts(PyObject* self, void*) { return Py_NewRef(stage_of(self).layouts.get()); }
 
 /// Whether something of it is computed again for gradients, in eager under hooks on saved tensors.
 PyObject* stage_recomputes(PyObject* self, void*) {
@@ -404,24 +427,7 @@ PyObject* stage_saved_inputs(PyObject* self, void*) {
   return dict;
 }
 
-/// (output, whether of an input, base, whether it needs a gradient) of each view that needs one, or whose base does though
-/// it does not itself: views of a tensor that gets its history later would get one too.
-PyObject* stage_views(PyObject* self, void*) {
-  const Stage& stage = stage_of(self);
-  std::vector<Ref> views;
-  for (size_t i = 0; i < stage.made->graph.outputs().size(); ++i) {
-    const OutputAlias& alias = stage.made->graph.outputs()[i].alias;
-    const bool of_input = alias.kind == OutputAlias::Kind::kInput, needs = stage.made->outputs_need[i];
-    if (alias.kind == OutputAlias::Kind::kFresh) continue;
-    if (!needs && (of_input || !stage.made->outputs_need[static_cast<size_t>(alias.index)])) continue;
-    const int through = needs ? stage.made->nearest_result(i) : -1;
-    const int base = through >= 0 ? through : alias.index;
-    views.push_back(
-        Ref::steal(Py_BuildValue("(nOiO)", static_cast<Py_ssize_t>(i), of_input && through < 0 ? Py_True : Py_False,
-                                 base, needs ? Py_True : Py_False)));
-  }
-  return tuple_of(views).release();
-}
+PyObject* stage_views(PyObject* self, void*) { return Py_NewRef(stage_of(self).views.get()); }
 
 PyTypeObject* stage_type() {
   return made_once([] {
@@ -485,13 +491,12 @@ class TrainingRunner final : public GraphRunner {
         origins_.back().uncounted = whole.uncounted;
       }
     }
-    run_ = package_function(PackageFunction::kTrainingRun);
     for (const InputWrite& write : made.graph.input_writes()) {
       written_.push_back(inputs_[static_cast<size_t>(write.input_index)]);
     }
   }
 
-  int traverse(const Visitor& visit) const override { return visit(stages_, run_, constants_); }
+  int traverse(const Visitor& visit) const override { return visit(stages_, constants_); }
   Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
     if (!run_numbers(tape, host_nodes_, env, api)) return Outcome::kFailed;
     Ref inputs = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
@@ -512,8 +517,7 @@ class TrainingRunner final : public GraphRunner {
     if (draws_ && transaction != nullptr) transaction->keep_generators(tape, api);
     const Ref given = eager_ != nullptr ? remember_run(eager_, env) : Ref::borrow(hooked_ ? Py_False : Py_None);
     if (!given) return Outcome::kFailed;
-    const Ref results =
-        Ref::steal(PyObject_CallFunctionObjArgs(run_.get(), stages_.get(), inputs.get(), given.get(), nullptr));
+    const Ref results = run_stages(stages_.get(), inputs.get(), given.get());
     if (!results) return Outcome::kFailed;
     if (results.get() == Py_None) {
       problem_ = last_refusal().reason;
@@ -552,7 +556,7 @@ class TrainingRunner final : public GraphRunner {
     return Ref::steal(PyObject_CallMethod(base, "as_strided", "OOO", size.get(), stride.get(), offset.get()));
   }
 
-  Ref stages_, run_;
+  Ref stages_;
   std::shared_ptr<const EagerPass> eager_;
   std::vector<int> inputs_, outputs_, written_;
   std::vector<ViewOrigin> origins_;  // of outputs_
