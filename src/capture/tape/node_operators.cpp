@@ -94,11 +94,16 @@ bool hands_on_history(const TapeNode& node) {
          });
 }
 
+/// Whether one of these operators may give a view.
+static bool any_view(const Candidates& candidates) {
+  return std::any_of(candidates.begin(), candidates.end(), [](const auto& candidate) {
+    return candidate.op->kind == OpKind::kView || candidate.op->traits.may_view;
+  });
+}
+
 bool is_no_view(const TapeNode& node) {
   const Candidates* candidates = candidates_of(node);
-  return candidates != nullptr && std::none_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
-           return candidate.op->kind == OpKind::kView;
-         });
+  return candidates != nullptr && !any_view(*candidates);
 }
 
 /// Whether it indexes by tensors, which copies. A tensor of one number is taken as that number.
@@ -121,9 +126,7 @@ bool may_be_view(const Tape& tape, const TapeNode& node) {
   }
   const Candidates* candidates = candidates_of(node);
   if (takes_places(tape, node)) return false;
-  return candidates == nullptr || std::any_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
-           return candidate.op->kind == OpKind::kView || candidate.op->traits.may_view;
-         });
+  return candidates == nullptr || any_view(*candidates);
 }
 
 Ref host_schema(PyObject* func) {

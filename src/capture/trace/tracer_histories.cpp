@@ -1,7 +1,6 @@
 // Which tensors of an open trace have a history, and what else the host's meta kernels tell of a call.
 #include <algorithm>
 #include <functional>
-#include <unordered_set>
 
 #include "capture/graph/graph_from_tape.h"
 #include "capture/host/known_calls.h"
@@ -30,6 +29,33 @@ bool keeps_for_hooks(const TorchApi& api) {
   const Ref hooks = Ref::steal(PyObject_CallOneArg(api.state.saved_tensor_hooks.get(), Py_True));
   forget_error();
   return hooks.get() != Py_None;
+}
+
+/// The slot whose memory a node writes to.
+int written_root(const Tape& tape, const TapeNode& node) {
+  const int target = PyTuple_GET_SIZE(node.args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) : -1;
+  const int base = target >= 0 ? view_origin(tape, target).base : -1;
+  return base >= 0 ? base : target;
+}
+
+/// Whether an operator has made the slot in memory of its own.
+bool made_in_own_memory(const Tape& tape, int slot) {
+  const TapeNode* made = tape.makes(slot) ? tape.maker(slot) : nullptr;
+  return made != nullptr && is_operator_call(*made) && is_no_view(*made);
+}
+
+/// A node writes in place what has such a history: so do its operand and that operand's base now, and what else may lie in that
+/// memory may have it.
+void note_write(const Tape& tape, const TapeNode& node, NeedsGrad given, std::vector<NeedsGrad>& needs) {
+  const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0)), root = written_root(tape, node);
+  const bool known = !tape.makes(root) || made_in_own_memory(tape, root);
+  for (size_t i = 0; i < needs.size(); ++i) {
+    const auto slot = static_cast<int>(i);
+    const bool there = !tape.makes(slot) || tape.maker(slot) < &node;
+    if (needs[i] == NeedsGrad::kNo && there && !(known && made_in_own_memory(tape, slot)))
+      needs[i] = NeedsGrad::kUnknown;
+  }
+  needs[static_cast<size_t>(target)] = needs[static_cast<size_t>(root)] = given;
 }
 
 }  // namespace
@@ -106,8 +132,6 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
   const Tape& tape = trace_->tape;
   const std::vector<NeedsGrad> unknown(tape.slots().size(), NeedsGrad::kUnknown);
   std::vector<NeedsGrad> needs;
-  bool written = false;
-  std::unordered_set<int> made;  // tensors of their own, without a history
   for (const TapeSlot& each : tape.slots()) {
     needs.push_back(each.input && each.requires_grad ? NeedsGrad::kYes : NeedsGrad::kNo);
   }
@@ -130,8 +154,6 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
     };
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
-    if (known_torch(node.name).is(kWithoutHistory) && node.name != "detach")
-      made.insert(node.outputs.begin(), node.outputs.end());
     if ((!any && !maybe) || (node.mutates && !node.grad)) continue;
     if (!node.grad && may_be_view(tape, node) && !detaches(node)) {
       // A view says that it requires grad where its base does, though nothing is recorded.
@@ -139,13 +161,11 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
       continue;
     }
     if (node.mutates) {
-      // In place: its operand has a history now, and what else lies in that memory may have.
-      written = true;
       if (PyTuple_GET_SIZE(node.args.get()) == 0) return unknown;
       const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
       const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
       if (target < 0 || out) return unknown;
-      needs[static_cast<size_t>(target)] = any ? NeedsGrad::kYes : NeedsGrad::kUnknown;
+      note_write(tape, node, any ? NeedsGrad::kYes : NeedsGrad::kUnknown, needs);
     }
     if (!node.grad || known_torch(node.name).is(kWithoutHistory)) continue;
     std::vector<int> operands;
@@ -165,10 +185,6 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
       needs[static_cast<size_t>(output)] = number ? answers[k] : NeedsGrad::kNo;
     }
   }
-  for (size_t slot = 0; slot < needs.size() && written; ++slot) {
-    const bool own = made.contains(static_cast<int>(slot));
-    if (needs[slot] == NeedsGrad::kNo && !own) needs[slot] = NeedsGrad::kUnknown;
-  }
   return needs;
 }
 
@@ -187,10 +203,7 @@ bool HistoryTracing::writes_histories() {
   for (; own_.looked < tape.nodes().size() && !own_.written; ++own_.looked) {
     const TapeNode& node = tape.nodes()[own_.looked];
     if (!node.mutates || !node.grad) continue;
-    const int target = PyTuple_GET_SIZE(node.args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) : -1;
-    const int base = target >= 0 ? view_origin(tape, target).base : -1, root = base >= 0 ? base : target;
-    const TapeNode* made = tape.makes(root) ? tape.maker(root) : nullptr;
-    own_.written = made == nullptr || !is_operator_call(*made) || !is_no_view(*made);
+    own_.written = !made_in_own_memory(tape, written_root(tape, node));
   }
   return own_.written;
 }
