@@ -71,6 +71,8 @@ struct TraceOwner {
   std::set<std::pair<PyObject*, PyObject*>> broken_calls;
   /// Calls that give a copy where the host's meta kernels would have them give their operand.
   RefusedCalls copies;
+  /// Functions of NumPy's, whose bodies in Python break the graph: they are calls. To be compared alone.
+  std::set<PyObject*> whole_numpy;
   std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced
 
   /// The report says once why nothing of the function is compiled.

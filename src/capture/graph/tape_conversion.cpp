@@ -8,6 +8,7 @@ namespace tatara::capture {
 namespace {
 
 DType default_dtype(TorchApi& api) {
+  if (!api.state.get_default_dtype) return DType::kFloat32;  // a program without torch, whose tape is empty
   const Ref dtype = Ref::steal(PyObject_CallNoArgs(api.state.get_default_dtype.get()));
   return dtype_of(dtype.get());
 }

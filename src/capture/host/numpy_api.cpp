@@ -198,6 +198,8 @@ int NumpyApi::ndim(PyObject* array) { return fields(array)->nd; }
 int64_t NumpyApi::dim(PyObject* array, int i) { return fields(array)->dimensions[i]; }
 bool NumpyApi::owns_memory(PyObject* array) { return (fields(array)->flags & kOwnData) != 0; }
 
+PyObject* NumpyApi::base(PyObject* array) { return fields(array)->base; }
+
 bool NumpyApi::fresh_memory(PyObject* array) const {
   PyObject* base = fields(array)->base;
   return owns_memory(array) || (base != nullptr && is_array(base) && Py_REFCNT(base) == 1 && owns_memory(base));

@@ -54,6 +54,8 @@ class NumpyApi {
   static int ndim(PyObject* array);
   static int64_t dim(PyObject* array, int i);
   static bool owns_memory(PyObject* array);
+  /// Null: it has none.
+  static PyObject* base(PyObject* array);
   /// Its memory is reached through this array only.
   bool fresh_memory(PyObject* array) const;
 

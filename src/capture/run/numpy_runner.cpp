@@ -362,6 +362,9 @@ class NumpyRunner final : public GraphRunner {
         }
         if (done > 0) {
           part.faults = 0;
+          for (size_t n = part.first; n < part.last; ++n) {
+            if (!tape.falls_as_recorded(n, env)) return false;
+          }
           tape.drop_dead(env, part.first, part.last);
           continue;
         }
@@ -438,6 +441,7 @@ class Splitter {
     if (runs_as_it_stands(node)) {
       why = crosses_to_tensors(node) ? "it is between arrays and tensors"
             : draws_by_numpy(node)   ? "it draws random numbers"
+            : is_sized(node)         ? "data decide the size of its result"
                                      : "it makes what is new in each call";
       return false;
     }
@@ -476,6 +480,8 @@ class Splitter {
     }
     return flat && outside;
   }
+
+  static bool is_sized(const TapeNode& node) { return !std::get<NumpyOperation>(node.kind).decides.empty(); }
 
   void host(const TapeNode& node, const std::string& why) {
     const Ref step = step_between(node, why);

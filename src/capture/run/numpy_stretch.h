@@ -14,6 +14,12 @@ class StretchGraph {
   StretchGraph(const Tape& tape, const NumpyApi& np, PyObject* errstate, NumpyGraph::Tests tests)
       : tape_(tape), last_(tape.last_uses()), graph_(tape, np, NumpyGraph::For::kArrays, tests) {
     for (const int slot : tape.outputs()) last_[static_cast<size_t>(slot)] = std::numeric_limits<int>::max();
+    // What data decide is looked at in each run.
+    for (const TapeNode& node : tape.nodes()) {
+      const auto* call = std::get_if<NumpyOperation>(&node.kind);
+      if (call == nullptr || call->decides.empty()) continue;
+      for (const int slot : node.outputs) last_[static_cast<size_t>(slot)] = std::numeric_limits<int>::max();
+    }
     graph_.set_errstate(errstate);
   }
   bool made(int slot) const { return graph_.made(slot); }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct NumpyOperation {
   Ref errstate;               ///< np.errstate that it ran under, where it is not that of the trace's start
   bool as_it_stands = false;  ///< later calls make it, too, and look at the types and shapes of its results
   bool crosses = false;       ///< the same, with tensors among its operands or results
+  int target = -1;            ///< the slot whose memory it writes to, where the trace has made that
+  /// Data decide its result, which holds as it fell in the trace: the sizes, or `fell`, a NumPy bool. By "file:line"; else empty.
+  std::string decides = {};
+  Ref fell = {};
 };
 
 /// Arithmetic on Python numbers, or a tensor's value as one: the result is a float or an int.
@@ -101,6 +106,9 @@ bool draws_by_numpy(const TapeNode& node);
 /// One between arrays and tensors.
 bool crosses_to_tensors(const TapeNode& node);
 bool runs_as_it_stands(const TapeNode& node);
+struct TapeSlot;
+/// Whether the results are of the kinds that the trace has seen: what reads them counts on that.
+bool is_as_recorded(const TapeNode& node, const std::vector<TapeSlot>& slots, const std::vector<Ref>& env);
 bool is_leaf_mark(const TapeNode& node);
 // Null for nodes of other kinds.
 const NumberOperation* number_operation(const TapeNode& node);

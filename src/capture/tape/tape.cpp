@@ -190,6 +190,11 @@ int Tape::add_value(TapeSlot slot) {
   return index;
 }
 
+int Tape::add_nameless(TapeSlot slot) {
+  slots_.push_back(std::move(slot));
+  return static_cast<int>(slots_.size()) - 1;
+}
+
 void Tape::add_number(PyObject* value, int guard_index, Expr symbol) {
   TapeSlot slot;
   slot.object = slot.meta = Ref::borrow(value);
@@ -398,57 +403,6 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
   }
   part->set_outputs(std::move(outputs));
   return part;
-}
-
-void Tape::collect_late_facts(const TraceSymbols& symbols) {
-  if (made_.symbols.empty()) return;
-  made_.decisions = symbols.decisions();
-  size_t last = 0;
-  for (const MadeSymbol& made : made_.symbols) last = std::max(last, made.node);
-  for (size_t n = 0; n < last; ++n) made_.drawn = made_.drawn || varies(nodes_[n]);
-  for (const Expr& fact : facts_) {
-    const MadeSymbol* latest = nullptr;
-    for (const MadeSymbol& made : made_.symbols) {
-      if (fact.contains(symbols_[made.symbol]) && (latest == nullptr || made.node > latest->node)) latest = &made;
-    }
-    const auto guard = static_cast<size_t>(&fact - facts_.data());
-    if (latest != nullptr)
-      made_.facts.push_back({latest->node, ExprProgram(fact, symbols_), fact.str(), symbols.place_of_decision(guard)});
-  }
-}
-
-namespace {
-thread_local bool late_failure = false;
-}
-
-bool take_late_failure() { return std::exchange(late_failure, false); }
-
-/// After a node has run. False with a Python error set: what data decide is other than the trace took it to be.
-bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t> symbols) const {
-  bool any = false;
-  for (const MadeSymbol& made : made_.symbols) {
-    if (made.node != node) continue;
-    any = true;
-    int64_t& value = symbols[made.symbol];
-    if (!read_symbol(made.symbol, env, *TorchApi::get(), value)) return false;
-    if (value < ranges_[made.symbol].lo || value > ranges_[made.symbol].hi) {
-      late_failure = true;
-      PyErr_SetString(PyExc_RuntimeError, "tatara: a number that data decide is beyond the ends of a graph's");
-      return false;
-    }
-  }
-  for (size_t i = 0; any && i < made_.facts.size(); ++i) {
-    const LateFact& fact = made_.facts[i];
-    if (fact.node != node || fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
-    late_failure = true;
-    if (!fact.place.empty() && made_.decisions != nullptr) {
-      ++made_.decisions->otherwise[fact.place];
-      ++made_.decisions->found;
-    }
-    PyErr_SetString(PyExc_RuntimeError, ("tatara: data decide that " + fact.text + " does not hold").c_str());
-    return false;
-  }
-  return true;
 }
 
 void Tape::collect_checks() {

@@ -498,27 +498,6 @@ void Tape::drop_dead(std::vector<Ref>& env, size_t first, size_t last) const {
   }
 }
 
-namespace {
-
-/// Whether the results are of the kinds that the trace has seen: what reads them counts on that.
-bool is_as_recorded(const TapeNode& node, const std::vector<TapeSlot>& slots, const std::vector<Ref>& env) {
-  const ErrorAside aside;
-  bool same = true;
-  for (const int output : node.outputs) {
-    if (output < 0) continue;
-    const TapeSlot& slot = slots[static_cast<size_t>(output)];
-    PyObject* const value = env[static_cast<size_t>(output)].get();
-    if (slot.number || !slot.sizes || !slot.dtype || value == nullptr) continue;
-    const Ref sizes = attr_or_null(value, "shape"), dtype = attr_or_null(value, "dtype");
-    same = same && sizes && dtype && PyObject_RichCompareBool(sizes.get(), slot.sizes.get(), Py_EQ) == 1 &&
-           PyObject_RichCompareBool(dtype.get(), slot.dtype.get(), Py_EQ) == 1;
-  }
-  forget_error();
-  return same;
-}
-
-}  // namespace
-
 bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<int64_t> symbols, bool keep) const {
   GradModes modes(needs_grad_modes_);
   OpenLevels levels(nodes_);
@@ -539,6 +518,7 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
       }
     }
     if (!made_.symbols.empty() && !bind_made(n, env, symbols)) return false;
+    if (!falls_as_recorded(n, env)) return false;
     if (runs_as_it_stands(node) && !is_as_recorded(node, slots_, env)) {
       PyErr_Format(PyExc_RuntimeError, "tatara: %s gives another shape or type than when it was traced",
                    node.name.c_str());

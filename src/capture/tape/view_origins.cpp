@@ -92,6 +92,8 @@ bool changes_older(const Tape& tape, size_t n, size_t first) {
   };
   if (is_leaf_mark(node)) return older(node.outputs[0]);
   if (!node.mutates) return false;
+  if (const auto* call = std::get_if<NumpyOperation>(&node.kind); call != nullptr && call->target >= 0)
+    return older(call->target);
   if (!is_operator_call(node)) return true;
   bool any = false, found = false;
   for (PyObject* argument : written_arguments(node)) {

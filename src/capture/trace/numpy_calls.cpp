@@ -164,10 +164,6 @@ PyObject* NumpyTracing::numpy_foreign(PyObject* callable, const KnownCall& known
   return not_handled();
 }
 
-PyObject* NumpyTracing::size_break(const std::string& name) {
-  return numpy_break("a NumPy value decides the size of an array (" + name + ")");
-}
-
 PyObject* NumpyTracing::numpy_dispatcher(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs) {
   const std::string name = name_of(callable);
   const std::string module = text_of(attr_or_null(callable, "__module__").get());
@@ -178,35 +174,32 @@ PyObject* NumpyTracing::numpy_dispatcher(PyObject* callable, const KnownCall& kn
     --bypass_;
     return result;
   }
+  bool sized = known.is(kArraySized);
   if (known.is(kArraySize)) {
-    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(args); ++i) {
-      if (numpy_inside(PyTuple_GET_ITEM(args, i))) return size_break(name);
-    }
-    if (kwargs != nullptr && numpy_inside(kwargs)) return size_break(name);
+    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(args); ++i) sized = sized || numpy_inside(PyTuple_GET_ITEM(args, i));
+    sized = sized || (kwargs != nullptr && numpy_inside(kwargs));
   }
-  const bool condition_only = module == "numpy" && name == "where" && PyTuple_GET_SIZE(args) < 3;
-  if (known.is(kArrayFunction) && !known.is(kArrayBody) && !condition_only) {
+  if (module == "numpy" && name == "where" && PyTuple_GET_SIZE(args) < 3) sized = true;
+  const Ref body = attr_or_null(callable, "_implementation");
+  const bool has_body = body && PyFunction_Check(body.get());
+  const bool enters =
+      has_body && known.is(kArrayBody) && !owner_.backend && !owner_.whole_numpy.contains(callable) && tracing();
+  if (known.is(kArrayFunction) && !enters) {
     // Those of numpy.linalg and numpy.fft with their module.
     const bool own = module == "numpy";
     const bool mutates = own && (known.is(kArrayWrites) || arguments_have_out(kwargs));
     return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs),
-                         own ? name : module.substr(6) + "." + name, mutates});
+                         own ? name : module.substr(6) + "." + name, mutates, sized && inside_any(args, kwargs)});
   }
-  const Ref body = attr_or_null(callable, "_implementation");
-  if (body && PyFunction_Check(body.get())) {
-    origins().find(body.get());                      // it comes with the function
-    return PyObject_Call(body.get(), args, kwargs);  // its frame comes to the VM
-  }
+  if (has_body) return enter_body(enters ? callable : nullptr, body.get(), args, kwargs);
   return numpy_break("call of " + module + "." + name);
 }
 
 PyObject* NumpyTracing::numpy_builtin(PyObject* callable, const KnownCall& known, const std::string& name,
                                       PyObject* args, PyObject* kwargs) {
   if (known.is(kArrayBuiltin)) {
-    if (known.is(kArraySize) && (numpy_inside(args) || (kwargs != nullptr && numpy_inside(kwargs)))) {
-      return size_break(name);
-    }
-    return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), name, false});
+    const bool sized = known.is(kArraySize) && inside_any(args, kwargs);
+    return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), name, false, sized});
   }
   reads().watch_lists({args, kwargs});
   if (known.is(kArraySetup)) return PyObject_Call(callable, args, kwargs);
@@ -247,17 +240,16 @@ PyObject* NumpyTracing::numpy_method(PyObject* callable, const KnownCall& known,
     if (number || PyErr_Occurred() != nullptr) return number.release();
   }
   if (!function || !known.is(kArrayMethod)) return numpy_break("method " + name + " of an array");
-  const bool shape_from_values = known.is(kArrayShape) && [&] {
+  const bool sized = known.is(kArraySized) || (known.is(kArrayShape) && [&] {
     for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(all.get()); ++i) {
       if (numpy_inside(PyTuple_GET_ITEM(all.get(), i))) return true;
     }
     return false;
-  }();
-  if (shape_from_values) return numpy_break("a NumPy value decides the shape of an array");
+  }());
   const bool mutates = (known.is(kMethodWrites) && np.is_any_array(owner)) || arguments_have_out(kwargs);
   const char* ufunc = name == "__setitem__" ? "setitem" : ufunc_of_method(name);
   return numpy_record(
-      {std::move(function), std::move(all), Ref::borrow(kwargs), ufunc != nullptr ? ufunc : name, mutates});
+      {std::move(function), std::move(all), Ref::borrow(kwargs), ufunc != nullptr ? ufunc : name, mutates, sized});
 }
 
 }  // namespace tatara::capture

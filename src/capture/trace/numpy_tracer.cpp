@@ -349,7 +349,13 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
     if (!graph_break("a write to an array that is no argument (" + call.name + ")")) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
-  if (call.mutates) t.transaction.lose("NumPy has written to an array");
+  const int target = call.mutates ? young_target(call) : -1;
+  if (call.mutates && target < 0) t.transaction.lose("NumPy has written to an array");
+  std::string decides;
+  if (call.sized && (call.mutates || !may_decide(decides))) {
+    if (!graph_break("a NumPy value decides the size of an array (" + call.name + ")")) return nullptr;
+    return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
+  }
   ++bypass_;
   Ref result = Ref::steal(PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get()));
   --bypass_;
@@ -363,7 +369,16 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   const bool constant = constants_alone(node) && !call.name.starts_with("empty") && call.name != "fromiter";
   if (constant && !call.mutates && api_.numpy->is_scalar(result.get())) return result.release();
   if (call.mutates && !constant) vary_written(node);
-  if (result.get() != Py_None || !call.mutates) numpy_take(result.get(), node, constant, problem);
+  Ref fell;
+  if (api_.numpy->is_bool_scalar(result.get()) && may_decide(decides)) {
+    fell = result;
+    TapeSlot slot;
+    make_slot(*api_.numpy, result.get(), slot);
+    slot.object = Ref();  // np.True_ is the only one of its kind
+    node.outputs.push_back(t.tape.add_nameless(std::move(slot)));
+  } else if (result.get() != Py_None || !call.mutates) {
+    numpy_take(result.get(), node, constant, problem);
+  }
   if (!problem.empty()) {
     t.mutated = t.mutated || call.mutates;
     if (!graph_break(call.name + ": " + problem)) return nullptr;
@@ -373,18 +388,22 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   node.name = std::move(call.name);
   node.mutates = call.mutates;
   const Ref errstate = api_.numpy->errstate();
-  node.kind = NumpyOperation{errstate.get() != t.state.errstate.get() ? errstate : Ref()};
+  node.kind = NumpyOperation{.errstate = errstate.get() != t.state.errstate.get() ? errstate : Ref(),
+                             .as_it_stands = call.sized,
+                             .target = target,
+                             .decides = std::move(decides),
+                             .fell = fell};
   node.location = user_location();
   t.tape.add_node(std::move(node));
   return result.release();
 }
 
 PyObject* NumpyTracing::numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
-                                       bool mutates) {
+                                       bool mutates, bool sized) {
   Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
   Py_ssize_t i = 0;
   for (PyObject* each : operands) PyTuple_SET_ITEM(args.get(), i++, Py_NewRef(each));
-  return numpy_record({Ref::steal(operator_function(op)), std::move(args), {}, name, mutates});
+  return numpy_record({Ref::steal(operator_function(op)), std::move(args), {}, name, mutates, sized});
 }
 
 // ---- Operators -------------------------------------------------------------------------------------------------------
@@ -488,8 +507,7 @@ PyObject* NumpyTracing::numpy_get_item(PyObject* container, PyObject* key) {
       sliced = sliced || slice_reads(PyTuple_GET_ITEM(key, i));
     }
     if (sliced) return numpy_break("a slice whose bounds are NumPy values");
-    if (has_mask(*api_.numpy, key)) return numpy_break("an index by a mask: the result's size depends on values");
-    return numpy_operator("getitem", "getitem", {container, key});
+    return numpy_operator("getitem", "getitem", {container, key}, false, has_mask(*api_.numpy, key));
   }
   if (numpy_inside(key)) {
     if (const Ref places = tensor_key(container, key)) return PyObject_GetItem(container, places.get());

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "capture/trace/trace_context.h"
 
@@ -32,9 +33,8 @@ class NumpyTracing final : public TraceFeature {
                              PyObject* kwnames);
   /// Breaks the graph, then lets the VM go on: not_handled(), or null with an error.
   PyObject* numpy_break(const std::string& reason);
-  PyObject* size_break(const std::string& name);
   PyObject* numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
-                           bool mutates = false);
+                           bool mutates = false, bool sized = false);
   PyObject* numpy_binary(int op, PyObject* left, PyObject* right);
   PyObject* numpy_compare(int op, PyObject* left, PyObject* right);
   PyObject* numpy_get_item(PyObject* container, PyObject* key);
@@ -44,6 +44,8 @@ class NumpyTracing final : public TraceFeature {
   /// Whether the tape has NumPy's calls that torch's may not follow.
   bool keeps_apart() const;
   bool may_mix() const;
+  /// A graph is about to break inside of the body of one of NumPy's functions: whether the trace is made once more, without it.
+  bool leave_body();
   /// `Tensor.numpy` and its kin. not_handled(): of anything else, or where it breaks the graph.
   PyObject* array_of_tensor(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   /// The value as a symbolic number; null without an error: it is none that varies, or no float.
@@ -59,6 +61,7 @@ class NumpyTracing final : public TraceFeature {
     Ref func, args, kwargs;  // args: a tuple; kwargs: a dict or null
     std::string name;        // of the ufunc or function: "add", "sum", "getitem"
     bool mutates = false;
+    bool sized = false;  // data decide how large its results are
   };
 
   PyObject* numpy_call(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs);
@@ -67,6 +70,9 @@ class NumpyTracing final : public TraceFeature {
                           PyObject* kwargs);
   PyObject* numpy_method(PyObject* callable, const KnownCall& known, PyObject* self, const std::string& name,
                          PyObject* args, PyObject* kwargs);
+  bool inside_any(PyObject* args, PyObject* kwargs) const {
+    return numpy_inside(args) || (kwargs != nullptr && numpy_inside(kwargs));
+  }
   PyObject* numpy_foreign(PyObject* callable, const KnownCall& known, const std::string& name, PyObject* args);
   Ref numpy_constant(const NumpyCall& call);
   bool plain(PyObject* object) const;
@@ -75,6 +81,10 @@ class NumpyTracing final : public TraceFeature {
   PyObject* tensor_of_constant(PyObject* callable, PyObject* args, PyObject* kwargs);
   bool writes_outside(const NumpyCall& call) const;
   bool constant(int slot) const;
+  std::string place_of_decision(bool& own) const;
+  bool may_decide(std::string& place) const;
+  int young_target(const NumpyCall& call) const;
+  PyObject* enter_body(PyObject* callable, PyObject* body, PyObject* args, PyObject* kwargs);
   bool constants_alone(const TapeNode& node) const;
   void vary_written(const TapeNode& node);
   PyObject* numpy_record(NumpyCall call);
@@ -103,6 +113,7 @@ class NumpyTracing final : public TraceFeature {
   bool knows_source(PyObject* source) const;
   Ref tensor_key(PyObject* container, PyObject* key);
 
+  std::vector<PyObject*> bodies_;  // functions of NumPy's whose bodies are being traced, the innermost last
   size_t reader_depth_ = 0;  // how many frames there were when C code that reads values was entered; 0: none
 };
 

@@ -1,0 +1,98 @@
+// What data decide in a trace of NumPy's calls: NumPy's bools, and sizes of results. The trace takes them as they fall in its own call,
+// and each run looks whether they fall so again (Tape::falls_as_recorded). Bodies of NumPy's functions that cannot be captured are calls.
+#include <algorithm>
+
+#include "capture/entries/owner.h"
+#include "capture/host/known_calls.h"
+#include "capture/host/numpy_api.h"
+#include "capture/numbers/symbolic_int.h"
+#include "capture/tape/view_origins.h"
+#include "capture/trace/numpy_tracing.h"
+#include "capture/trace/origin_tracing.h"
+#include "capture/trace/tracer_internal.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+
+/// Where the program stands, by the lines of NumPy's own code down to the first of the program's.
+std::string NumpyTracing::place_of_decision(bool& own) const {
+  std::string place;
+  own = false;
+  for (auto it = context_.frames.rbegin(); it != context_.frames.rend(); ++it) {
+    const std::string file = text_of((*it)->code()->co_filename);
+    const bool numpys = file.starts_with(api_.numpy->folder);
+    place += str_cat(place.empty() ? "" : " < ", file, ":", (*it)->line());
+    if (!numpys) break;
+    own = true;
+  }
+  return place;
+}
+
+/// Whether the program may go on with what data decide here, and where that is. In a loop of the program's it is decided turn by turn:
+/// from the second on the graph breaks.
+bool NumpyTracing::may_decide(std::string& place) const {
+  constexpr std::ptrdiff_t kMostInNumpy = 32;
+  Trace& t = *trace_;
+  const std::shared_ptr<DataDecisions>& decisions = t.symbols.decisions();
+  if (decisions == nullptr || decisions->found >= DataDecisions::kMost || owner_.backend || context_.dry_run ||
+      context_.ahead != nullptr || (!t.tape.nodes().empty() && !is_numpy_tape(t.tape))) {
+    return false;
+  }
+  bool own = false;
+  place = place_of_decision(own);
+  if (place.empty() || decisions->varies(place)) return false;
+  const std::vector<TapeNode>& nodes = t.tape.nodes();
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (changes_older(t.tape, n, 0) || draws_by_numpy(nodes[n])) return false;
+  }
+  const auto before = std::count_if(nodes.begin(), nodes.end(), [&](const TapeNode& node) {
+    const auto* call = std::get_if<NumpyOperation>(&node.kind);
+    return call != nullptr && call->decides == place;
+  });
+  if (before < (own ? kMostInNumpy : 1)) return true;
+  decisions->otherwise[place] = DataDecisions::kVaries;
+  return false;
+}
+
+/// The slot of the array that the trace has made and whose memory the call writes to; -1: there is none, or it is not known.
+int NumpyTracing::young_target(const NumpyCall& call) const {
+  const auto root = [this](PyObject* o) {
+    const NumpyApi& np = *api_.numpy;
+    PyObject* at = o;
+    while (at != nullptr && np.is_array(at) && !NumpyApi::owns_memory(at)) at = NumpyApi::base(at);
+    const int slot = at == nullptr ? -1 : trace_->tape.find(at);
+    return slot >= 0 && trace_->tape.makes(slot) && trace_->tape.slots()[static_cast<size_t>(slot)].owns ? slot : -1;
+  };
+  PyObject* const args = call.args.get();
+  PyObject* out = call.kwargs ? PyDict_GetItemString(call.kwargs.get(), "out") : nullptr;
+  if (out == Py_None) out = nullptr;
+  if (out == nullptr && api_.numpy->is_ufunc(call.func.get())) {
+    const Py_ssize_t inputs = PyLong_AsSsize_t(attr(call.func.get(), "nin").get());
+    if (PyTuple_GET_SIZE(args) != inputs + 1) return -1;
+    out = PyTuple_GET_ITEM(args, inputs);
+  }
+  if (out != nullptr && PyTuple_Check(out)) out = PyTuple_GET_SIZE(out) == 1 ? PyTuple_GET_ITEM(out, 0) : nullptr;
+  if (out != nullptr) return root(out);
+  return PyTuple_GET_SIZE(args) > 0 ? root(PyTuple_GET_ITEM(args, 0)) : -1;
+}
+
+/// The body of a function of NumPy's is traced. Where it breaks the graph the trace is made once more, with a call of `callable` in its
+/// place; null: it is no such function.
+PyObject* NumpyTracing::enter_body(PyObject* callable, PyObject* body, PyObject* args, PyObject* kwargs) {
+  origins().find(body);  // it comes with the function
+  if (callable == nullptr) return PyObject_Call(body, args, kwargs);  // its frame comes to the VM
+  bodies_.push_back(callable);
+  PyObject* const result = PyObject_Call(body, args, kwargs);
+  bodies_.pop_back();
+  return result;
+}
+
+bool NumpyTracing::leave_body() {
+  if (bodies_.empty() || owner_.whole_numpy.contains(bodies_.front())) return false;
+  PyObject* const function = bodies_.front();
+  if (!ends().retry()) return false;
+  owner_.whole_numpy.insert(function);
+  return true;
+}
+
+}  // namespace tatara::capture
