@@ -198,6 +198,7 @@ int NumpyApi::ndim(PyObject* array) { return fields(array)->nd; }
 int64_t NumpyApi::dim(PyObject* array, int i) { return fields(array)->dimensions[i]; }
 bool NumpyApi::owns_memory(PyObject* array) { return (fields(array)->flags & kOwnData) != 0; }
 
+void NumpyApi::forbid_writes(PyObject* array) { fields(array)->flags &= ~kWriteable; }
 PyObject* NumpyApi::base(PyObject* array) { return fields(array)->base; }
 
 bool NumpyApi::fresh_memory(PyObject* array) const {

@@ -54,6 +54,7 @@ class NumpyApi {
   static int ndim(PyObject* array);
   static int64_t dim(PyObject* array, int i);
   static bool owns_memory(PyObject* array);
+  static void forbid_writes(PyObject* array);
   /// Null: it has none.
   static PyObject* base(PyObject* array);
   /// Its memory is reached through this array only.

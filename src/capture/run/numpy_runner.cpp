@@ -25,7 +25,7 @@ class Stretch {
       : executable_(std::move(executable)), inputs_(std::move(made.inputs)), outputs_(std::move(made.outputs)) {
     for (const NumpyGraph::LateView& view : views) {
       const TapeSlot& info = tape.slots()[static_cast<size_t>(view.slot)];
-      late_.push_back({view, integers(info.sizes.get()), integers(info.strides.get())});
+      late_.push_back({view, integers(info.sizes.get()), integers(info.strides.get()), info.read_only});
     }
     for (const int slot : inputs_) {
       input_strides_.push_back(integers(tape.slots()[static_cast<size_t>(slot)].strides.get()));
@@ -45,6 +45,7 @@ class Stretch {
       const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
       scalars_.push_back(info.scalar);
       owns_.push_back(info.owns);
+      read_only_.push_back(info.read_only);
       strides_.push_back(integers(info.strides.get()));
     }
     for (const PlanStep& step : plan.steps) kernels_ += std::holds_alternative<KernelLaunch>(step) ? 1 : 0;
@@ -229,6 +230,7 @@ class Stretch {
         throw InternalError("an output in the plan's own memory");
       }
       if (!result) return false;
+      if (read_only_[i]) NumpyApi::forbid_writes(result.get());
       results.push_back(std::move(result));
     }
     for (size_t i = 0; i < outputs_.size(); ++i) env[static_cast<size_t>(outputs_[i])] = std::move(results[i]);
@@ -241,6 +243,7 @@ class Stretch {
       Ref& view = env[static_cast<size_t>(late.view.slot)];
       view = np.view(base, data, dtype, late.sizes, late.strides);
       if (!view) return false;
+      if (late.read_only) NumpyApi::forbid_writes(view.get());
     }
     return true;
   }
@@ -276,11 +279,12 @@ class Stretch {
   std::shared_ptr<Executable> executable_;
   std::vector<int> inputs_, outputs_;
   std::vector<TensorView> views_;
-  std::vector<bool> scalars_, owns_;
+  std::vector<bool> scalars_, owns_, read_only_;
   std::vector<std::vector<int64_t>> strides_, input_strides_;
   struct Late {
     NumpyGraph::LateView view;
     std::vector<int64_t> sizes, strides;
+    bool read_only;
   };
   std::vector<Late> late_;
   size_t most_kept_ = 0;

@@ -37,6 +37,7 @@ struct TapeSlot : SlotLayout {
   bool scalar = false;         ///< a NumPy scalar: no array also where it leaves the graph
   bool owns = false;           ///< a NumPy array with memory of its own
   bool fresh = false;          ///< the same, or a view of memory that nothing else refers to
+  bool read_only = false;      ///< a NumPy array that may not be written to
   bool constant = false;       ///< a NumPy array that calls on constants alone have made and written to
   bool requires_grad = false;  ///< inputs: when they were seen
   bool number = false;       ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]

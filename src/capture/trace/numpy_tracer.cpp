@@ -122,6 +122,7 @@ bool make_slot(const NumpyApi& np, PyObject* value, TapeSlot& slot) {
   slot.scalar = !np.is_array(value);
   slot.owns = !slot.scalar && NumpyApi::owns_memory(value);
   slot.fresh = !slot.scalar && np.fresh_memory(value);
+  slot.read_only = !slot.scalar && !np.writeable(value);
   return true;
 }
 

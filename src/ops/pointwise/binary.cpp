@@ -52,6 +52,12 @@ constexpr BinaryRow kBinaryRows[] = {
     {"bitwise_xor", Promotion::kSame, Op::kXor, "torch.bitwise_xor torch.Tensor.bitwise_xor torch.Tensor.__xor__ numpy.bitwise_xor", "torch.Tensor.bitwise_xor_ torch.Tensor.__ixor__", "torch.Tensor.__rxor__", Refuse::kFloating},
     {"bitwise_left_shift", Promotion::kSame, Op::kShl, "torch.bitwise_left_shift torch.Tensor.bitwise_left_shift torch.Tensor.__lshift__ numpy.left_shift", "torch.Tensor.bitwise_left_shift_ torch.Tensor.__ilshift__", "", Refuse::kFloating},
     {"bitwise_right_shift", Promotion::kSame, Op::kShr, "torch.bitwise_right_shift torch.Tensor.bitwise_right_shift torch.Tensor.__rshift__ numpy.right_shift", "torch.Tensor.bitwise_right_shift_ torch.Tensor.__irshift__", "", Refuse::kFloating},
+    // Of integers, by what is not zero and not -1, and by less bits than the type has.
+    {"whole_quotient", Promotion::kSame, Op::kFloorDiv, "", "", "", Refuse::kFloating},
+    {"whole_modulus", Promotion::kSame, Op::kMod, "", "", "", Refuse::kFloating},
+    {"whole_rest", Promotion::kSame, Op::kFmod, "", "", "", Refuse::kFloating},
+    {"whole_shl", Promotion::kSame, Op::kShl, "", "", "", Refuse::kFloating},
+    {"whole_shr", Promotion::kSame, Op::kShr, "", "", "", Refuse::kFloating},
     {"eq", Promotion::kBool, Op::kEq, "torch.eq torch.Tensor.eq torch.Tensor.__eq__ numpy.equal", "torch.Tensor.eq_", ""},
     {"ne", Promotion::kBool, Op::kNe, "torch.ne torch.not_equal torch.Tensor.ne torch.Tensor.not_equal torch.Tensor.__ne__ numpy.not_equal", "torch.Tensor.ne_ torch.Tensor.not_equal_", ""},
     {"lt", Promotion::kBool, Op::kLt, "torch.lt torch.less torch.Tensor.lt torch.Tensor.less torch.Tensor.__lt__ numpy.less", "torch.Tensor.lt_ torch.Tensor.less_", "", Refuse::kComplex},
@@ -85,11 +91,12 @@ MetaFn binary_row_meta(const BinaryRow& row) {
     const size_t both[] = {0, 1};
     const DType common = m.result_type(both);
     refuse(row.name, row.refuse, common);
+    const bool trusted = row.names[0] == '\0';
     const bool integer_division = row.op == Op::kFloorDiv || row.op == Op::kMod || row.op == Op::kFmod ||
                                   row.op == Op::kShl || row.op == Op::kShr;
     // Division by an integer zero raises, and shifts past the width have torch's own results: only known numbers are
     // computed here, the rest by the host (choose_integer).
-    if (integer_division && !is_floating(common) && !harmless(m, row.op, common)) {
+    if (integer_division && !trusted && !is_floating(common) && !harmless(m, row.op, common)) {
       throw Unsupported(str_cat(row.name, " of integers runs by the host"));
     }
     return {pointwise_type(m, both, promoted(m, both, row.promotion))};
@@ -316,6 +323,7 @@ void register_sums(OpRegistry& r) {
   r.take_values({"add", "sub", "rsub"});
   r.mark(&OpTraits::scales_sum, {"add", "sub"});
   r.mark(&OpTraits::hands_tangent_on, {"fmod", "remainder"});
+  r.mark(&OpTraits::unnamed, {"whole_quotient", "whole_modulus", "whole_rest", "whole_shl", "whole_shr"});
 }
 
 void register_powers(OpRegistry& r) {

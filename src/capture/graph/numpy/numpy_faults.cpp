@@ -89,6 +89,22 @@ bool NumpyGraph::reads_all(const TapeNode& node) const {
       "nansum",
       "nanprod",
       "nan_to_num",
+      "dot",
+      "inner",
+      "vdot",
+      "matmul",
+      "vecdot",
+      "matvec",
+      "vecmat",
+      "einsum",
+      "c_einsum",
+      "copyto",
+      "array",
+      "asarray",
+      "asanyarray",
+      "count_nonzero",
+      "divmod",
+      "modf",
   };
   if (among(kAll, node.name)) return true;
   return find_numpy_ufunc(node.name) && !node.outputs.empty();

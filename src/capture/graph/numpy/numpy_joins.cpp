@@ -52,7 +52,7 @@ void give(const NumpyRules& g, const TapeNode& node, ValueId value) {
 void stacked(NumpyGraph& graph, const TapeNode& node, const char* op) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"tup", "dtype", "casting"});
-  args.refuse({"casting"});
+  if (args["casting"] != nullptr && text_of(args["casting"]) != "same_kind") throw Unsupported("casting of " + node.name);
   TensorList list{joined_parts(g, node, args["tup"])};
   give(g, node, g.b().op(op, {std::move(list)}));
 }

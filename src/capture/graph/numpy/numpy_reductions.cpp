@@ -140,7 +140,10 @@ ValueId variance(const NumpyRules& g, const Reduction& r, DType wide, double ddo
   const ValueId off = g.b().binary("sub", x, g.b().expand(mean, g.b().type(x).sizes));
   const double divisor = static_cast<double>(r.count) - ddof;
   if (r.count == 0 || divisor <= 0) throw Unsupported("the variance of too few elements");
-  return g.b().binary("div", sum_of(g, g.b().binary("mul", off, off), r, wide), Scalar(divisor));
+  if (!is_complex(wide)) return g.b().binary("div", sum_of(g, g.b().binary("mul", off, off), r, wide), Scalar(divisor));
+  const ValueId re = g.b().unary("real_part", off), im = g.b().unary("imag_part", off);
+  const ValueId squares = g.b().binary("add", g.b().binary("mul", re, re), g.b().binary("mul", im, im));
+  return g.b().binary("div", sum_of(g, squares, r, real_dtype(wide)), Scalar(divisor));
 }
 
 void moment_rule(NumpyGraph& graph, const TapeNode& node, bool root) {
@@ -149,8 +152,8 @@ void moment_rule(NumpyGraph& graph, const TapeNode& node, bool root) {
   args.refuse({"dtype", "out", "where", "mean", "correction"});
   const Reduction r = reduction(g, args, "a");
   const DType result = g.result_dtype(node);
-  if (is_complex(g.b().type(r.x).dtype)) throw Unsupported("the variance of complex numbers");
-  const DType wide = result == DType::kFloat16 ? DType::kFloat32 : result;
+  const DType given = g.b().type(r.x).dtype;
+  const DType wide = is_complex(given) ? given : result == DType::kFloat16 ? DType::kFloat32 : result;
   ValueId v = variance(g, r, wide, static_cast<double>(args.integer("ddof", 0)));
   if (root) v = g.b().unary("sqrt", v);
   g.set_value(node, 0, g.tested(node, g.b().cast(v, result), {r.x}, r.dims, r.keepdims));

@@ -221,9 +221,7 @@ ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObj
   return g.tested(name, g.builder_.cast(result, types.back()), floats, constant);
 }
 
-namespace {
-
-void rule_ufunc(NumpyGraph& g, const TapeNode& node) {
+void rule_of_ufunc(NumpyGraph& g, const TapeNode& node) {
   NumpyRules rules{g};
   const size_t inputs = rules.arity(node.name);
   const auto count = static_cast<size_t>(PyTuple_GET_SIZE(node.args.get()));
@@ -248,8 +246,6 @@ void rule_ufunc(NumpyGraph& g, const TapeNode& node) {
   if (out == nullptr || out == Py_None) return rules.set_value(node, 0, value);
   g_write(g, out, value);
 }
-
-}  // namespace
 
 void g_write(NumpyGraph& g, PyObject* target, ValueId value) { NumpyRules{g}.write(target, value); }
 
@@ -280,6 +276,14 @@ NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_ten
     add_numpy_join_rules(made);
     return made;
   }();
+  static const NumpyRuleTable arrays = [] {  // beside which tensors have a meaning of their own
+    NumpyRuleTable made;
+    add_numpy_product_rules(made);
+    add_numpy_element_rules(made);
+    add_numpy_placing_rules(made);
+    return made;
+  }();
+  if (const auto found = arrays.find(node.name); found != arrays.end() && !for_tensors) return found->second;
   if (const auto found = joins.find(node.name); found != joins.end()) return for_tensors ? nullptr : found->second;
   static const NumpyRuleTable table = [] {
     NumpyRuleTable made;
@@ -292,7 +296,7 @@ NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_ten
     // np.clip, the function, and the ufunc behind it differ in their arguments.
     if (!(np.is_ufunc(node.func.get()) && node.name == "clip")) return found->second;
   }
-  return find_ufunc(node.name) ? rule_ufunc : nullptr;
+  return find_ufunc(node.name) ? rule_of_ufunc : nullptr;
 }
 
 }  // namespace tatara::capture

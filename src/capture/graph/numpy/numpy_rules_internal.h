@@ -46,6 +46,18 @@ struct NumpyRules {
                  const std::vector<int64_t>& dims = {}, bool keepdims = false) const {
     return g.tested(node.name, value, operands, 0, dims, keepdims);
   }
+  /// The value, when it is finite; else the graph stops.
+  ValueId tested_alone(ValueId value) const {
+    const DType dtype = g.builder_.type(value).dtype;
+    const bool tests = g.tests_ != NumpyGraph::Tests::kNone && g.faults_.any();
+    return tests && (is_floating(dtype) || is_complex(dtype)) ? g.stop_unless_finite(value) : value;
+  }
+  /// The graph stops at a fault, of which NumPy speaks unless np.errstate has it otherwise; the other one stops in any case.
+  ValueId stops(ValueId value, ValueId fault) const {
+    return g.tests_ != NumpyGraph::Tests::kNone && g.faults_.any() ? g.stop_where(value, fault) : value;
+  }
+  ValueId stops_always(ValueId value, ValueId fault) const { return g.stop_where(value, fault); }
+  DType dtype_in(int slot) const { return g.dtype_of_slot(slot); }
   ValueId tested_cast(ValueId from, ValueId value) const { return g.tested_cast(from, value); }
   std::vector<int64_t> shape(ValueId v) const { return g.shape(v); }
 
@@ -66,6 +78,11 @@ void add_numpy_shape_rules(NumpyRuleTable& table);
 void add_numpy_join_rules(NumpyRuleTable& table);
 void add_numpy_indexing_rules(NumpyRuleTable& table);
 void add_numpy_reduction_rules(NumpyRuleTable& table);
+void add_numpy_product_rules(NumpyRuleTable& table);
+void add_numpy_element_rules(NumpyRuleTable& table);
+void add_numpy_placing_rules(NumpyRuleTable& table);
+/// The rule of a ufunc that is an operator of the registry.
+void rule_of_ufunc(NumpyGraph& graph, const TapeNode& node);
 /// The arrays of a tuple or list, or those that an array is made of, in the result's type.
 std::vector<ValueId> joined_parts(const NumpyRules& g, const TapeNode& node, PyObject* items);
 void g_write(NumpyGraph& g, PyObject* target, ValueId value);

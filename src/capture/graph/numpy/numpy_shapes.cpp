@@ -49,7 +49,7 @@ void rule_clip(NumpyGraph& graph, const TapeNode& node) {
   if (given(low) && given(high)) return g.set_value(node, 0, g.apply_ufunc("clip", {args["a"], low, high}));
   if (given(low)) return g.set_value(node, 0, g.apply_ufunc("maximum", {args["a"], low}));
   if (given(high)) return g.set_value(node, 0, g.apply_ufunc("minimum", {args["a"], high}));
-  throw Unsupported("clip without bounds");
+  g.set_value(node, 0, g.b().op("clone", {TensorArg{g.read(args["a"])}}));
 }
 
 void rule_astype(NumpyGraph& graph, const TapeNode& node) {
@@ -133,7 +133,8 @@ int64_t axis_of(const NumpyArgs& args, int64_t rank, int64_t fallback) {
 void rule_concatenate(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"arrays", "axis", "out", "dtype", "casting"});
-  args.refuse({"out", "casting"});
+  args.refuse({"out"});
+  if (args["casting"] != nullptr && text_of(args["casting"]) != "same_kind") throw Unsupported("casting of " + node.name);
   std::vector<ValueId> values = joined_parts(g, node, args["arrays"]);
   const int64_t axis = axis_of(args, g.b().type(values[0]).dim(), 0);
   g.set_value(node, 0, g.b().op("cat", {TensorList{std::move(values)}, Scalar(axis)}));
@@ -142,7 +143,8 @@ void rule_concatenate(NumpyGraph& graph, const TapeNode& node) {
 void rule_stack(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"arrays", "axis", "out", "dtype", "casting"});
-  args.refuse({"out", "casting"});
+  args.refuse({"out"});
+  if (args["casting"] != nullptr && text_of(args["casting"]) != "same_kind") throw Unsupported("casting of " + node.name);
   std::vector<ValueId> values = joined_parts(g, node, args["arrays"]);
   const int64_t axis = axis_of(args, g.b().type(values[0]).dim() + 1, 0);
   for (ValueId& v : values) v = g.b().unsqueeze(v, axis);
@@ -217,6 +219,17 @@ void reshaped(const NumpyRules& g, const TapeNode& node, PyObject* array) {
   give_view(g, node, source, g.view("reshape", {TensorArg{source}, SymInts{g.result_sizes(node)}}));
 }
 
+/// Whether the order of memory, or the array's own, is that of rows.
+bool in_rows(const NumpyRules& g, const TapeNode& node, const std::string& order) {
+  if (order != "K" && order != "A") return false;
+  const TensorType& type = g.fz().type(g.tensor(PyTuple_GET_ITEM(node.args.get(), 0)));
+  const std::vector<Expr> rows = contiguous_strides(g.b().ctx(), type.sizes);
+  for (size_t d = 0; d < rows.size(); ++d) {
+    if (!type.sizes[d].is_const(1) && type.strides[d] != rows[d]) return false;
+  }
+  return true;
+}
+
 void rule_reshape(NumpyGraph& graph, const TapeNode& node) {
   PyObject* order = node.kwargs ? PyDict_GetItemString(node.kwargs.get(), "order") : nullptr;
   if (node.kwargs && PyDict_GET_SIZE(node.kwargs.get()) > (order != nullptr ? 1 : 0)) {
@@ -224,7 +237,9 @@ void rule_reshape(NumpyGraph& graph, const TapeNode& node) {
       if (PyDict_GetItemString(node.kwargs.get(), name) != nullptr) throw Unsupported("argument of reshape");
     }
   }
-  if (order != nullptr && text_of(order) != "C") throw Unsupported("the order of reshape");
+  if (order != nullptr && text_of(order) != "C" && !in_rows(NumpyRules{graph}, node, text_of(order))) {
+    throw Unsupported("the order of reshape");
+  }
   for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(node.args.get()); ++i) {
     if (PyUnicode_Check(PyTuple_GET_ITEM(node.args.get(), i))) throw Unsupported("the order of reshape");
   }
@@ -257,6 +272,7 @@ void add_numpy_shape_rules(NumpyRuleTable& table) {
       {"astype", rule_astype},
       {"copy", rule_copy},
       {"zeros", rule_zeros},
+      {"empty", rule_zeros},
       {"empty_like", rule_zeros},
       {"zeros_like", rule_zeros},
       {"ones_like", rule_ones},
