@@ -47,7 +47,7 @@ def test_branch_on_values() -> None:
             b = -b
         return x * b
 
-    compiled = check(f, A, np.abs(B), breaks=1)
+    compiled = check(f, A, np.abs(B), breaks=0)
     same(f(A, -np.abs(B)), compiled(A, -np.abs(B)))
     same(f(A, np.abs(B)), compiled(A, np.abs(B)))
 
@@ -98,8 +98,8 @@ def test_scalars() -> None:
 
 
 def test_bool_scalar() -> None:
-    check(lambda a: (a > 0).any(), A, breaks=1)
-    check(lambda a: (a > 0).all() is np.False_, A, breaks=1)
+    check(lambda a: (a > 0).any(), A, breaks=0)
+    check(lambda a: (a > 0).all() is np.False_, A, breaks=0)
 
 
 @pytest.mark.smoke

@@ -6,10 +6,12 @@
 #include "capture/entries/stats.h"
 #include "capture/graph/numpy/numpy_graph.h"
 #include "capture/python/gil.h"
+#include "capture/run/numpy_constants.h"
 #include "capture/run/numpy_stretch.h"
 #include "capture/run/report_details.h"
 #include "capture/run/runner.h"
 #include "capture/tape/transaction.h"
+#include "capture/tape/view_origins.h"
 #include "compiler/compiler.h"
 #include "support/error.h"
 #include "support/str_cat.h"
@@ -300,6 +302,7 @@ struct Part {
   Tests tests = Tests::kTogether;
   int faults = 0;  // runs in a row that met one
   int skip = 0;    // calls that NumPy makes before the stretch is tried again
+  ConstantCalls::Results constants = {};  // of a call that gives the same in each run
 };
 
 CompileResult compile_stretch(const Graph& graph, const CompileOptions& options) {
@@ -373,6 +376,10 @@ class NumpyRunner final : public GraphRunner {
           continue;
         }
       }
+      if (!part.constants.empty()) {
+        if (!ConstantCalls::give(part.constants, env, *api.numpy)) return false;
+        continue;
+      }
       if (part.skip > 0) --part.skip;
       stats().host_calls += part.last - part.first;
       if (!tape.run_nodes(env, part.first, part.last)) return false;
@@ -414,7 +421,7 @@ class NumpyRunner final : public GraphRunner {
 class Splitter {
  public:
   Splitter(Entry& entry, const CompileOptions& options, TorchApi& api)
-      : entry_(entry), options_(options), tape_(*entry.tape), np_(*api.numpy) {}
+      : entry_(entry), options_(options), tape_(*entry.tape), np_(*api.numpy), constants_(tape_, np_) {}
 
   std::vector<Part> run(size_t from, size_t to) {
     first_ = from;
@@ -424,11 +431,15 @@ class Splitter {
     const auto& nodes = tape_.nodes();
     for (size_t n = from; n < to; ++n) {
       std::string why;
+      // What came before a write to what is older can be taken back where data decide otherwise.
+      const bool decided = std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(first_),
+                                       nodes.begin() + static_cast<std::ptrdiff_t>(n), is_decided);
+      if (decided && changes_older(tape_, n, 0)) close(n);
       if (allowed && add(nodes[n], why)) continue;
       close(n);
       if (!allowed) why = "np.errstate asks for underflow";
-      host(nodes[n], why);
-      parts_.push_back({n, n + 1, nullptr, Tests::kNone, 0, 0});
+      parts_.push_back({n, n + 1, nullptr, Tests::kNone, 0, 0, allowed ? constants_.results(nodes[n]) : ConstantCalls::Results()});
+      if (parts_.back().constants.empty()) host(nodes[n], why);
       first_ = n + 1;
     }
     close(to);
@@ -445,7 +456,7 @@ class Splitter {
     if (runs_as_it_stands(node)) {
       why = crosses_to_tensors(node) ? "it is between arrays and tensors"
             : draws_by_numpy(node)   ? "it draws random numbers"
-            : is_sized(node)         ? "data decide the size of its result"
+            : is_decided(node)         ? "data decide the size of its result"
                                      : "it makes what is new in each call";
       return false;
     }
@@ -485,7 +496,7 @@ class Splitter {
     return flat && outside;
   }
 
-  static bool is_sized(const TapeNode& node) { return !std::get<NumpyOperation>(node.kind).decides.empty(); }
+  static bool is_decided(const TapeNode& node) { return !std::get<NumpyOperation>(node.kind).decides.empty(); }
 
   void host(const TapeNode& node, const std::string& why) {
     const Ref step = step_between(node, why);
@@ -551,6 +562,7 @@ class Splitter {
   const CompileOptions& options_;
   const Tape& tape_;
   const NumpyApi& np_;
+  ConstantCalls constants_;
   std::unique_ptr<StretchGraph> graph_;
   size_t first_ = 0;
   std::vector<Part> parts_;

@@ -77,10 +77,13 @@ bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t
 bool Tape::falls_as_recorded(size_t node, const std::vector<Ref>& env) const {
   const auto* call = std::get_if<NumpyOperation>(&nodes_[node].kind);
   if (call == nullptr || call->decides.empty()) return true;
-  if (call->fell ? env[static_cast<size_t>(nodes_[node].outputs.at(0))].get() == call->fell.get()
-                 : is_as_recorded(nodes_[node], slots_, env)) {
-    return true;
+  bool same = !call->fell && is_as_recorded(nodes_[node], slots_, env);
+  if (call->fell) {
+    PyObject* const now = env[static_cast<size_t>(nodes_[node].outputs.at(0))].get();
+    same = now == call->fell.get() || (now != nullptr && PyLong_CheckExact(now) && PyLong_CheckExact(call->fell.get()) &&
+                                       PyObject_RichCompareBool(now, call->fell.get(), Py_EQ) == 1);
   }
+  if (same) return true;
   late_failure = true;
   if (made_.decisions != nullptr) {
     ++made_.decisions->otherwise[call->decides];

@@ -36,6 +36,15 @@ PyObject* operator_for_builtin(std::string_view name) {
   return name == "abs" ? PyObject_GetAttrString(module, "abs") : PyObject_GetAttrString(module, "pow");
 }
 
+/// int and operator.index: the number is one of Python's.
+bool takes_whole(PyObject* callable) {
+  static PyObject* const index = [] {
+    const Ref module = Ref::steal(PyImport_ImportModule("operator"));
+    return attr_or_null(module.get(), "index").release();
+  }();
+  return callable == reinterpret_cast<PyObject*>(&PyLong_Type) || callable == index;
+}
+
 bool arguments_have_out(PyObject* kwargs) {
   if (kwargs == nullptr) return false;
   PyObject* out = PyDict_GetItemString(kwargs, "out");
@@ -129,6 +138,10 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
   if (callable == reinterpret_cast<PyObject*>(&PyFloat_Type) && PyTuple_GET_SIZE(args) == 1 && is_mixed()) {
     Ref number = number_of(PyTuple_GET_ITEM(args, 0));
     if (number || PyErr_Occurred() != nullptr) return number.release();
+  }
+  if (takes_whole(callable) && PyTuple_GET_SIZE(args) == 1 && numpy_value(PyTuple_GET_ITEM(args, 0)) && !is_mixed()) {
+    std::string place;
+    if (may_decide(place)) return numpy_record({Ref::borrow(callable), Ref::borrow(args), {}, "int", false});
   }
   if (PyObject* done = torch_call(callable, known, name, args, kwargs); done != not_handled() || !tracing())
     return done;

@@ -371,10 +371,11 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   if (constant && !call.mutates && api_.numpy->is_scalar(result.get())) return result.release();
   if (call.mutates && !constant) vary_written(node);
   Ref fell;
-  if (api_.numpy->is_bool_scalar(result.get()) && may_decide(decides)) {
+  const bool pythons = PyBool_Check(result.get()) || PyLong_CheckExact(result.get());
+  if ((pythons || api_.numpy->is_bool_scalar(result.get())) && may_decide(decides)) {
     fell = result;
     TapeSlot slot;
-    make_slot(*api_.numpy, result.get(), slot);
+    if (!pythons) make_slot(*api_.numpy, result.get(), slot);
     slot.object = Ref();  // np.True_ is the only one of its kind
     node.outputs.push_back(t.tape.add_nameless(std::move(slot)));
   } else if (result.get() != Py_None || !call.mutates) {
@@ -390,7 +391,7 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   node.mutates = call.mutates;
   const Ref errstate = api_.numpy->errstate();
   node.kind = NumpyOperation{.errstate = errstate.get() != t.state.errstate.get() ? errstate : Ref(),
-                             .as_it_stands = call.sized,
+                             .as_it_stands = call.sized || (fell && pythons),
                              .target = target,
                              .decides = std::move(decides),
                              .fell = fell};

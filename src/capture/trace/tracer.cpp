@@ -342,7 +342,7 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
       if (context_.state == State::kBroken) ends().end_trace();  // it holds nothing any more
       context_.state = State::kConcrete;
       modes().set_mode(false);
-      if (context_.may_be_root(f) || loops().begins(f)) return at_boundary(f, opcode);
+      if (context_.call_again || context_.may_be_root(f) || loops().begins(f)) return at_boundary(f, opcode);
       f.root = loops().may_run(f);
       return FrameAction::kRun;
   }

@@ -171,7 +171,9 @@ void complex_rule(NumpyGraph& graph, const TapeNode& node, const Make& make) {
   if (!complex || node.mutates) return rule_of_ufunc(graph, node);
   const Pair pair = pair_of(g, node);
   if (!is_complex(g.b().type(pair.x).dtype)) return rule_of_ufunc(graph, node);
-  g.set_value(node, 0, make(g.b(), pair.x, pair.y));
+  // Of NaNs NumPy may speak.
+  const ValueId nan = g.b().binary("logical_or", has_nan(g.b(), pair.x), has_nan(g.b(), pair.y));
+  g.set_value(node, 0, g.stops(make(g.b(), pair.x, pair.y), nan));
 }
 
 void rule_less(NumpyGraph& graph, const TapeNode& node) {
@@ -233,6 +235,15 @@ void rule_reciprocal(NumpyGraph& graph, const TapeNode& node) {
 }
 
 // ---- others ----------------------------------------------------------------------------------------------------------
+
+/// Of real numbers the method gives its array.
+void rule_conjugate(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  PyObject* operand = PyTuple_GET_SIZE(node.args.get()) > 0 ? PyTuple_GET_ITEM(node.args.get(), 0) : Py_None;
+  const bool itself = !node.mutates && slot_of(operand) >= 0 && node.outputs.at(0) == slot_of(operand);
+  if (!itself) return rule_of_ufunc(graph, node);
+  g.tensor(operand);
+}
 
 /// The fraction and the whole part, with the operand's sign.
 void rule_modf(NumpyGraph& graph, const TapeNode& node) {
@@ -373,6 +384,8 @@ void add_numpy_element_rules(NumpyRuleTable& table) {
       {"fmin", rule_fmin},
       {"rint", rule_rint},
       {"reciprocal", rule_reciprocal},
+      {"conjugate", rule_conjugate},
+      {"conj", rule_conjugate},
       {"modf", rule_modf},
       {"cbrt", rule_cbrt},
       {"copyto", rule_copyto},

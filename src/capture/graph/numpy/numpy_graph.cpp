@@ -57,7 +57,7 @@ ArrayRef NumpyGraph::ref_of_slot(int index) {
     backwards.push_back(static_cast<int64_t>(d));
     type.strides[d] = builder_.ctx().constant(-stride);
   }
-  if (!backwards.empty() && (writes_ || purpose_ != For::kArrays)) throw Unsupported("an array with a negative stride");
+  if (!backwards.empty() && purpose_ != For::kArrays) throw Unsupported("an array with a negative stride");
   ref = fz_.input(result_.graph.add_input(std::move(type)), static_cast<int>(result_.inputs.size()));
   result_.inputs.push_back(index);
   if (!backwards.empty()) ref = as_copy(flipped(ref, backwards));
@@ -80,7 +80,7 @@ bool NumpyGraph::is_copy(ArrayRef ref) const {
 }
 
 void NumpyGraph::set_late_view(const TapeNode& node, int base, int64_t offset, ArrayRef copy) {
-  if (writes_ || purpose_ != For::kArrays) throw Unsupported("a view that runs backwards");
+  if (purpose_ != For::kArrays) throw Unsupported("a view that runs backwards");
   if (slot(base).scalar) throw Unsupported("a view of a scalar");
   for (const LateView& view : late_views_) {
     if (view.slot != base) continue;
@@ -153,6 +153,14 @@ ArrayRef NumpyGraph::view(const char* op, std::vector<Arg> args) {
 }
 
 void NumpyGraph::write(ArrayRef target, ValueId value) {
+  // A view that runs backwards is a copy here.
+  const auto shares = [&](const LateView& view) {
+    const ArrayRef base = refs_[static_cast<size_t>(view.base)];
+    return base >= 0 && fz_.same_storage(base, target);
+  };
+  if (is_copy(target) || std::any_of(late_views_.begin(), late_views_.end(), shares)) {
+    throw Unsupported("a write to what a view runs over backwards");
+  }
   const TensorType type = fz_.type(target);
   if (untested_.erase(value) != 0) value = stop_unless_finite(value);
   ValueId cast = tested_cast(value, builder_.cast(value, type.dtype));

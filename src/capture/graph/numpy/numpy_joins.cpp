@@ -320,17 +320,13 @@ void rule_trace(NumpyGraph& graph, const TapeNode& node) {
   const NumpyArgs args(node, g.np(), {"a", "offset", "axis1", "axis2", "dtype", "out"});
   args.refuse({"out", "dtype"});
   const ValueId x = g.read(args["a"]);
-  const bool plain = args.integer("offset", 0) == 0 && args.integer("axis1", 0) == 0 && args.integer("axis2", 1) == 1;
-  if (!plain || g.b().type(x).dim() != 2) throw Unsupported("such a trace");
   const DType result = g.result_dtype(node);
   const DType acc = is_integral(result) || result == DType::kBool ? DType::kInt64 : result;
-  const int64_t count = std::min(g.shape(x)[0], g.shape(x)[1]);
-  const ValueId flat_x = flat(g, x);
-  const Expr step = g.b().ctx().constant(g.shape(x)[1] + 1);
-  const Expr end = g.b().ctx().constant(count == 0 ? 0 : (count - 1) * (g.shape(x)[1] + 1) + 1);
-  const ValueId across = g.b().slice(flat_x, 0, g.b().ctx().constant(0), end, step);
-  const ValueId sum = g.b().op("sum", {TensorArg{g.b().cast(across, acc)}, ints(g.b(), {0}), Scalar(false), acc});
-  g.set_value(node, 0, g.tested(node, g.b().cast(sum, result), {across}, {0}));
+  const ValueId across = g.b().op("diagonal", {TensorArg{x}, Scalar(args.integer("offset", 0)), Scalar(args.integer("axis1", 0)),
+                                               Scalar(args.integer("axis2", 1))});
+  const int64_t last = g.b().type(across).dim() - 1;
+  const ValueId sum = g.b().op("sum", {TensorArg{g.b().cast(across, acc)}, ints(g.b(), {last}), Scalar(false), acc});
+  g.set_value(node, 0, g.tested(node, g.b().cast(sum, result), {across}, {last}));
 }
 
 void rule_divmod(NumpyGraph& graph, const TapeNode& node) {
@@ -389,8 +385,10 @@ std::vector<ValueId> joined_parts(const NumpyRules& g, const TapeNode& node, PyO
     for (int64_t i = 0; i < count; ++i)
       values.push_back(g.b().op("select", {TensorArg{x}, Scalar(int64_t{0}), Scalar(i)}));
   } else if (items != nullptr && (PyTuple_Check(items) || PyList_Check(items))) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i)
-      values.push_back(g.read(PySequence_Fast_GET_ITEM(items, i)));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
+      PyObject* const item = PySequence_Fast_GET_ITEM(items, i);
+      values.push_back(slot_of(item) >= 0 ? g.read(item) : g.as_dtype(item, g.result_dtype(node)));
+    }
   }
   if (values.empty()) throw Unsupported(node.name + " of nothing, or of something other than arrays");
   for (ValueId& x : values) x = g.tested_cast(x, g.b().cast(x, g.result_dtype(node)));

@@ -49,7 +49,6 @@ void array_rule(NumpyGraph& graph, const TapeNode& node, const NumpyArgs& args, 
   const bool keeps = args["order"] == nullptr || args["order"] == Py_None || text_of(args["order"]) == "K";
   if (!keeps && !result.fresh) throw Unsupported("the order of " + node.name);
   ValueId made = nested(g, node, object, g.result_dtype(node));
-  if (from < 0 && g.b().type(made).dim() == 0) throw Unsupported("an array of a number");
   made = g.b().op("clone", {TensorArg{made}});
   while (g.b().type(made).dim() < static_cast<int64_t>(g.result_sizes(node).size())) made = g.b().unsqueeze(made, 0);
   g.set_value(node, 0, made);

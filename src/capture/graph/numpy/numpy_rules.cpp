@@ -236,7 +236,10 @@ void rule_of_ufunc(NumpyGraph& g, const TapeNode& node) {
     Py_ssize_t at = 0;
     while (PyDict_Next(node.kwargs.get(), &at, &key, &value) != 0) {
       if (value == Py_None) continue;
-      if (text_of(key) != "out") throw Unsupported("argument " + text_of(key) + " of " + node.name);
+      const std::string name = text_of(key);
+      const bool checked = name == "casting" || (name == "subok" && value == Py_True) || (name == "where" && value == Py_True);
+      if (checked) continue;  // NumPy has looked at it in the first call
+      if (name != "out") throw Unsupported("argument " + name + " of " + node.name);
       out = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 1 ? PyTuple_GET_ITEM(value, 0) : value;
     }
   }
