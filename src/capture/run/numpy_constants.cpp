@@ -19,7 +19,8 @@ Ref call_quietly(const NumpyApi& np, const TapeNode& node, PyObject* args, PyObj
   Ref result;
   if (said && Ref::steal(PyObject_CallMethod(warnings.get(), "simplefilter", "s", "always"))) {
     const Ref raises = Ref::steal(Py_BuildValue("{s:s}", "all", "raise"));
-    const Ref state = Ref::steal(PyObject_Call(attr_or_null(np.numpy.get(), "errstate").get(), none.get(), raises.get()));
+    const Ref state =
+        Ref::steal(PyObject_Call(attr_or_null(np.numpy.get(), "errstate").get(), none.get(), raises.get()));
     if (state && Ref::steal(PyObject_CallMethod(state.get(), "__enter__", nullptr))) {
       result = Ref::steal(PyObject_Call(node.func.get(), args, kwargs));
       const ErrorAside aside;

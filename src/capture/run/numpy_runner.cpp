@@ -300,8 +300,8 @@ struct Part {
   size_t first = 0, last = 0;
   std::unique_ptr<Stretch> stretch;  // null: NumPy runs the calls
   Tests tests = Tests::kTogether;
-  int faults = 0;  // runs in a row that met one
-  int skip = 0;    // calls that NumPy makes before the stretch is tried again
+  int faults = 0;                         // runs in a row that met one
+  int skip = 0;                           // calls that NumPy makes before the stretch is tried again
   ConstantCalls::Results constants = {};  // of a call that gives the same in each run
 };
 
@@ -370,7 +370,7 @@ class NumpyRunner final : public GraphRunner {
         if (done > 0) {
           part.faults = 0;
           for (size_t n = part.first; n < part.last; ++n) {
-            if (!tape.falls_as_recorded(n, env)) return false;
+            if (!falls_as_recorded(tape, n, env)) return false;
           }
           tape.drop_dead(env, part.first, part.last);
           continue;
@@ -438,7 +438,8 @@ class Splitter {
       if (allowed && add(nodes[n], why)) continue;
       close(n);
       if (!allowed) why = "np.errstate asks for underflow";
-      parts_.push_back({n, n + 1, nullptr, Tests::kNone, 0, 0, allowed ? constants_.results(nodes[n]) : ConstantCalls::Results()});
+      parts_.push_back(
+          {n, n + 1, nullptr, Tests::kNone, 0, 0, allowed ? constants_.results(nodes[n]) : ConstantCalls::Results()});
       if (parts_.back().constants.empty()) host(nodes[n], why);
       first_ = n + 1;
     }
@@ -456,7 +457,7 @@ class Splitter {
     if (runs_as_it_stands(node)) {
       why = crosses_to_tensors(node) ? "it is between arrays and tensors"
             : draws_by_numpy(node)   ? "it draws random numbers"
-            : is_decided(node)         ? "data decide the size of its result"
+            : is_decided(node)       ? "data decide the size of its result"
                                      : "it makes what is new in each call";
       return false;
     }

@@ -74,22 +74,23 @@ bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t
   return true;
 }
 
-bool Tape::falls_as_recorded(size_t node, const std::vector<Ref>& env) const {
-  const auto* call = std::get_if<NumpyOperation>(&nodes_[node].kind);
+bool falls_as_recorded(const Tape& tape, size_t node, const std::vector<Ref>& env) {
+  const auto* call = std::get_if<NumpyOperation>(&tape.nodes_[node].kind);
   if (call == nullptr || call->decides.empty()) return true;
-  bool same = !call->fell && is_as_recorded(nodes_[node], slots_, env);
+  bool same = !call->fell && is_as_recorded(tape.nodes_[node], tape.slots_, env);
   if (call->fell) {
-    PyObject* const now = env[static_cast<size_t>(nodes_[node].outputs.at(0))].get();
-    same = now == call->fell.get() || (now != nullptr && PyLong_CheckExact(now) && PyLong_CheckExact(call->fell.get()) &&
-                                       PyObject_RichCompareBool(now, call->fell.get(), Py_EQ) == 1);
+    PyObject* const now = env[static_cast<size_t>(tape.nodes_[node].outputs.at(0))].get();
+    same =
+        now == call->fell.get() || (now != nullptr && PyLong_CheckExact(now) && PyLong_CheckExact(call->fell.get()) &&
+                                    PyObject_RichCompareBool(now, call->fell.get(), Py_EQ) == 1);
   }
   if (same) return true;
   late_failure = true;
-  if (made_.decisions != nullptr) {
-    ++made_.decisions->otherwise[call->decides];
-    ++made_.decisions->found;
+  if (tape.made_.decisions != nullptr) {
+    ++tape.made_.decisions->otherwise[call->decides];
+    ++tape.made_.decisions->found;
   }
-  PyErr_Format(PyExc_RuntimeError, "tatara: data decide the result of %s otherwise", nodes_[node].name.c_str());
+  PyErr_Format(PyExc_RuntimeError, "tatara: data decide the result of %s otherwise", tape.nodes_[node].name.c_str());
   return false;
 }
 

@@ -185,14 +185,9 @@ void Tape::set_last_keyword(const char* name, long value) {
 
 int Tape::add_value(TapeSlot slot) {
   const int index = static_cast<int>(slots_.size());
-  by_object_[slot.object.get()] = index;
+  if (slot.object) by_object_[slot.object.get()] = index;  // else no object of the program stands for it
   slots_.push_back(std::move(slot));
   return index;
-}
-
-int Tape::add_nameless(TapeSlot slot) {
-  slots_.push_back(std::move(slot));
-  return static_cast<int>(slots_.size()) - 1;
 }
 
 void Tape::add_number(PyObject* value, int guard_index, Expr symbol) {

@@ -116,8 +116,6 @@ class Tape {
   void set_guard_index(int slot, int index) { slots_[static_cast<size_t>(slot)].guard_index = index; }
   /// A NumPy array or scalar; sizes, strides and dtype are in `slot`.
   int add_value(TapeSlot slot);
-  /// The same, for a value that no object of the program stands for.
-  int add_nameless(TapeSlot slot);
   /// A Python int among the guarded objects whose value is a symbol.
   void add_number(PyObject* value, int guard_index, Expr symbol);
   /// A Python float, which nodes may have among their arguments.
@@ -211,8 +209,7 @@ class Tape {
   /// function.
   /// Whether random numbers are drawn before the last of what data decide is there.
   bool draws_before_made() const { return made_.drawn; }
-  /// Of a node whose result data decide: whether it fell as in the trace. False with a Python error set.
-  bool falls_as_recorded(size_t node, const std::vector<Ref>& env) const;
+  friend bool falls_as_recorded(const Tape& tape, size_t node, const std::vector<Ref>& env);
   size_t decisions_found() const { return made_.decisions == nullptr ? 0 : made_.decisions->found; }
   /// Whether such a symbol is part of the expression, which is one of `ctx`.
   bool is_made(Expr e, ExprContext& ctx) const;
@@ -341,6 +338,9 @@ class Tape {
   std::unordered_map<PyObject*, int> by_object_;
   std::unordered_map<PyObject*, int> by_meta_;
 };
+
+/// Of a node whose result data decide: whether it fell as in the trace. False with a Python error set.
+bool falls_as_recorded(const Tape& tape, size_t node, const std::vector<Ref>& env);
 
 /// Whether a run of this thread has ended since the last question because data decided otherwise than the trace took them to. No
 /// memory that was there before the run has been written: a trace takes no decision behind such a write.

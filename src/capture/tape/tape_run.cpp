@@ -518,7 +518,7 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
       }
     }
     if (!made_.symbols.empty() && !bind_made(n, env, symbols)) return false;
-    if (!falls_as_recorded(n, env)) return false;
+    if (!falls_as_recorded(*this, n, env)) return false;
     if (runs_as_it_stands(node) && !is_as_recorded(node, slots_, env)) {
       PyErr_Format(PyExc_RuntimeError, "tatara: %s gives another shape or type than when it was traced",
                    node.name.c_str());

@@ -97,6 +97,17 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
       return PyObject_Call(callable, args, kwargs);
     }
   }
+  if (known.is(kArrayMethod) && !known.is(kMethodWrites) && !kwargs) {
+    // So is what its methods give, where they are given nothing else.
+    PyObject* const bound = bound_to(callable);
+    const bool alone = PyTuple_GET_SIZE(args) == (bound != nullptr ? 0 : 1);
+    PyObject* const owner = bound != nullptr ? bound : alone ? PyTuple_GET_ITEM(args, 0) : nullptr;
+    if (alone && owner != nullptr && np.is_scalar(owner) && !numpy_value(owner)) {
+      const Bypass bypass(bypass_);
+      Ref made = Ref::steal(PyObject_Call(callable, args, nullptr));
+      if (!made || np.is_scalar(made.get())) return made.release();
+    }
+  }
   const bool inside = numpy_inside(args) || (kwargs != nullptr && numpy_inside(kwargs));
   if (np.is_scalar_type(callable)) {
     if (!inside) return not_handled();
@@ -254,11 +265,11 @@ PyObject* NumpyTracing::numpy_method(PyObject* callable, const KnownCall& known,
   }
   if (!function || !known.is(kArrayMethod)) return numpy_break("method " + name + " of an array");
   const bool sized = known.is(kArraySized) || (known.is(kArrayShape) && [&] {
-    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(all.get()); ++i) {
-      if (numpy_inside(PyTuple_GET_ITEM(all.get(), i))) return true;
-    }
-    return false;
-  }());
+                       for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(all.get()); ++i) {
+                         if (numpy_inside(PyTuple_GET_ITEM(all.get(), i))) return true;
+                       }
+                       return false;
+                     }());
   const bool mutates = (known.is(kMethodWrites) && np.is_any_array(owner)) || arguments_have_out(kwargs);
   const char* ufunc = name == "__setitem__" ? "setitem" : ufunc_of_method(name);
   return numpy_record(

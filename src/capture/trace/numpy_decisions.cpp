@@ -10,6 +10,7 @@
 #include "capture/trace/numpy_tracing.h"
 #include "capture/trace/origin_tracing.h"
 #include "capture/trace/tracer_internal.h"
+#include "support/log.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -79,7 +80,7 @@ int NumpyTracing::young_target(const NumpyCall& call) const {
 /// The body of a function of NumPy's is traced. Where it breaks the graph the trace is made once more, with a call of `callable` in its
 /// place; null: it is no such function.
 PyObject* NumpyTracing::enter_body(PyObject* callable, PyObject* body, PyObject* args, PyObject* kwargs) {
-  origins().find(body);  // it comes with the function
+  origins().find(body);                                               // it comes with the function
   if (callable == nullptr) return PyObject_Call(body, args, kwargs);  // its frame comes to the VM
   bodies_.push_back(callable);
   PyObject* const result = PyObject_Call(body, args, kwargs);
@@ -87,10 +88,11 @@ PyObject* NumpyTracing::enter_body(PyObject* callable, PyObject* body, PyObject*
   return result;
 }
 
-bool NumpyTracing::leave_body() {
+bool NumpyTracing::leave_body(const std::string& reason) {
   if (bodies_.empty() || owner_.whole_numpy.contains(bodies_.front())) return false;
   PyObject* const function = bodies_.front();
   if (!ends().retry()) return false;
+  TATARA_LOG(kCapture, "the body of ", name_of(function), " is a call: ", reason);
   owner_.whole_numpy.insert(function);
   return true;
 }

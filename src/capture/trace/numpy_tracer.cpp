@@ -377,7 +377,7 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
     TapeSlot slot;
     if (!pythons) make_slot(*api_.numpy, result.get(), slot);
     slot.object = Ref();  // np.True_ is the only one of its kind
-    node.outputs.push_back(t.tape.add_nameless(std::move(slot)));
+    node.outputs.push_back(t.tape.add_value(std::move(slot)));
   } else if (result.get() != Py_None || !call.mutates) {
     numpy_take(result.get(), node, constant, problem);
   }

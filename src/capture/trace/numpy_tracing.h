@@ -45,7 +45,7 @@ class NumpyTracing final : public TraceFeature {
   bool keeps_apart() const;
   bool may_mix() const;
   /// A graph is about to break inside of the body of one of NumPy's functions: whether the trace is made once more, without it.
-  bool leave_body();
+  bool leave_body(const std::string& reason);
   /// `Tensor.numpy` and its kin. not_handled(): of anything else, or where it breaks the graph.
   PyObject* array_of_tensor(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   /// The value as a symbolic number; null without an error: it is none that varies, or no float.
@@ -114,7 +114,7 @@ class NumpyTracing final : public TraceFeature {
   Ref tensor_key(PyObject* container, PyObject* key);
 
   std::vector<PyObject*> bodies_;  // functions of NumPy's whose bodies are being traced, the innermost last
-  size_t reader_depth_ = 0;  // how many frames there were when C code that reads values was entered; 0: none
+  size_t reader_depth_ = 0;        // how many frames there were when C code that reads values was entered; 0: none
 };
 
 }  // namespace tatara::capture

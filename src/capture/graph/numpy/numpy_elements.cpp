@@ -1,6 +1,7 @@
 // Rules of elementwise calls whose meaning has several operators: integer division and shifts, the order of complex numbers, roots, masks.
 #include <algorithm>
 #include <limits>
+#include <numbers>
 
 #include "capture/graph/numpy/numpy_rules_internal.h"
 #include "support/error.h"
@@ -48,7 +49,9 @@ ValueId divided(const NumpyRules& g, Division form, ValueId x, ValueId y) {
     apart = b.binary("logical_or", zero, negative);
   }
   const ValueId divisor = b.where(apart, whole_number(b, 1, y), y);
-  const char* op = form == Division::kFloor ? "whole_quotient" : form == Division::kRemainder ? "whole_modulus" : "whole_rest";
+  const char* op = form == Division::kFloor       ? "whole_quotient"
+                   : form == Division::kRemainder ? "whole_modulus"
+                                                  : "whole_rest";
   ValueId made = b.binary(op, x, divisor);
   if (negative != kNoValue) {
     made = b.where(negative, form == Division::kFloor ? b.unary("neg", x) : whole_number(b, 0, x), made);
@@ -86,8 +89,7 @@ ValueId whole_power(const NumpyRules& g, ValueId x, ValueId y) {
   if (is_signed(dtype)) fault = b.binary("logical_or", fault, b.binary("lt", y, Scalar(int64_t{0})));
   ValueId square = x, made = whole_number(b, 1, x);
   for (int bit = 0; bit < kBits; ++bit) {
-    const ValueId set =
-        b.binary("ne", b.binary("bitwise_and", y, Scalar(int64_t{1} << bit)), Scalar(int64_t{0}));
+    const ValueId set = b.binary("ne", b.binary("bitwise_and", y, Scalar(int64_t{1} << bit)), Scalar(int64_t{0}));
     made = b.binary("mul", made, b.where(set, square, whole_number(b, 1, x)));
     if (bit + 1 < kBits) square = b.binary("mul", square, square);
   }
@@ -144,8 +146,8 @@ Parts parts_of(GraphBuilder& b, ValueId x) { return {b.unary("real_part", x), b.
 ValueId compared(GraphBuilder& b, const std::string& last, ValueId x, ValueId y) {
   const Parts one = parts_of(b, x), other = parts_of(b, y);
   const ValueId nan = b.binary("logical_or", b.unary("isnan", one.im), b.unary("isnan", other.im));
-  const ValueId strict = b.binary("logical_and", b.binary(last[0] == 'l' ? "lt" : "gt", one.re, other.re),
-                                  b.unary("logical_not", nan));
+  const ValueId strict =
+      b.binary("logical_and", b.binary(last[0] == 'l' ? "lt" : "gt", one.re, other.re), b.unary("logical_not", nan));
   return b.binary("logical_or", strict,
                   b.binary("logical_and", b.binary("eq", one.re, other.re), b.binary(last, one.im, other.im)));
 }
@@ -230,11 +232,64 @@ void rule_reciprocal(NumpyGraph& graph, const TapeNode& node) {
   // 1 and -1 stay; of others nothing remains, and of 0 NumPy tells.
   const ValueId zero = g.b().binary("eq", x, Scalar(int64_t{0}));
   ValueId unit = g.b().binary("eq", x, Scalar(int64_t{1}));
-  if (is_signed(g.b().type(x).dtype)) unit = g.b().binary("logical_or", unit, g.b().binary("eq", x, Scalar(int64_t{-1})));
+  if (is_signed(g.b().type(x).dtype))
+    unit = g.b().binary("logical_or", unit, g.b().binary("eq", x, Scalar(int64_t{-1})));
   g.set_value(node, 0, g.stops_always(g.b().where(unit, x, whole_number(g.b(), 0, x)), zero));
 }
 
 // ---- others ----------------------------------------------------------------------------------------------------------
+
+/// Logarithms and exponentials of complex numbers by those to the base e, as NumPy has them.
+template <class Make>
+void complex_only(NumpyGraph& graph, const TapeNode& node, const Make& make) {
+  const NumpyRules g{graph};
+  if (node.mutates || node.outputs.empty() || !is_complex(g.result_dtype(node))) return rule_of_ufunc(graph, node);
+  const ValueId x = only_operand(g, node, 1);
+  g.set_value(node, 0, g.tested(node, make(g.b(), x), {x}));
+}
+
+void rule_log2(NumpyGraph& graph, const TapeNode& node) {
+  complex_only(graph, node, [](GraphBuilder& b, ValueId x) {
+    return b.binary("mul", b.unary("log", x), Scalar(std::numbers::log2e));
+  });
+}
+void rule_log10(NumpyGraph& graph, const TapeNode& node) {
+  complex_only(graph, node, [](GraphBuilder& b, ValueId x) {
+    return b.binary("mul", b.unary("log", x), Scalar(std::numbers::log10e));
+  });
+}
+void rule_exp2(NumpyGraph& graph, const TapeNode& node) {
+  complex_only(graph, node, [](GraphBuilder& b, ValueId x) {
+    return b.unary("exp", b.binary("mul", x, Scalar(std::numbers::ln2)));
+  });
+}
+void rule_log1p(NumpyGraph& graph, const TapeNode& node) {
+  complex_only(graph, node, [](GraphBuilder& b, ValueId x) {
+    const Parts parts = parts_of(b, x);
+    const ValueId above = b.binary("add", parts.re, Scalar(1.0));
+    return b.binary("complex", b.unary("log", b.binary("hypot", above, parts.im)), b.binary("atan2", parts.im, above));
+  });
+}
+
+/// The place before which each value belongs; the kernel stops at boundaries that are NaN, which NumPy orders.
+void rule_searchsorted(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "v", "side", "sorter"});
+  args.refuse({"sorter"});
+  const ValueId a = g.read(args["a"]);
+  const DType dtype = g.b().type(a).dtype;
+  ValueId v = g.as_dtype(args["v"], dtype);
+  if (slot_of(args["v"]) >= 0 && g.slot_dtype(args["v"]) != dtype) throw Unsupported("values of another type");
+  if (is_complex(dtype) || dtype_size(dtype) < 4) throw Unsupported("boundaries of this type");
+  if (is_floating(dtype)) {
+    v = g.stops_always(v, g.b().expand(g.b().reduce("any", g.b().unary("isnan", a), {0}, false), g.b().type(v).sizes));
+  }
+  const std::string side = args["side"] == nullptr ? "left" : text_of(args["side"]);
+  if (side != "left" && side != "right") throw Unsupported("such a side");
+  g.set_value(node, 0,
+              g.b().op("searchsorted.Tensor",
+                       {TensorArg{a}, TensorArg{v}, Scalar(false), Scalar(side == "right"), NoneArg{}, NoneArg{}}));
+}
 
 /// Of real numbers the method gives its array.
 void rule_conjugate(NumpyGraph& graph, const TapeNode& node) {
@@ -254,26 +309,6 @@ void rule_modf(NumpyGraph& graph, const TapeNode& node) {
   const ValueId rest = g.b().where(g.b().unary("isinf", x), whole_number(g.b(), 0, x), g.b().binary("sub", x, part));
   g.set_value(node, 0, g.b().binary("copysign", rest, x));
   g.set_value(node, 1, part);
-}
-
-/// A power, and a step of Newton's towards the root.
-void rule_cbrt(NumpyGraph& graph, const TapeNode& node) {
-  const NumpyRules g{graph};
-  const ValueId x = only_operand(g, node, 1);
-  const DType dtype = g.b().type(x).dtype;
-  if (dtype != DType::kFloat64 && dtype != DType::kFloat32) throw Unsupported("cbrt of this type");
-  GraphBuilder& b = g.b();
-  const ValueId size = b.unary("abs", x);
-  const ValueId wide = b.cast(size, DType::kFloat64);
-  constexpr double kThird = 1.0 / 3.0;
-  ValueId root = b.binary("pow", wide, Scalar(kThird));
-  const ValueId square = b.binary("mul", root, root);
-  const ValueId off = b.binary("sub", root, b.binary("div", wide, square));
-  const ValueId better = b.binary("sub", root, b.binary("mul", off, Scalar(kThird)));
-  // Zeros and what is not finite are their own roots.
-  const ValueId finite = b.binary("logical_and", b.binary("gt", size, Scalar(0.0)), b.unary("isfinite", x));
-  const ValueId made = b.cast(b.where(finite, better, wide), dtype);
-  g.set_value(node, 0, b.binary("copysign", made, x));
 }
 
 /// What is written where a mask holds: the array's shape, or one that it is broadcast from.
@@ -353,8 +388,9 @@ void rule_take(NumpyGraph& graph, const TapeNode& node) {
   const int64_t rank = g.b().type(x).dim();
   int64_t axis = flat ? 0 : args.integer("axis", 0);
   axis += axis < 0 ? rank : 0;
-  if (axis < 0 || axis >= rank || slot_of(args["indices"]) < 0) throw Unsupported("such a take");
-  const ValueId places = g.read(args["indices"]);
+  if (axis < 0 || axis >= rank || args["indices"] == nullptr) throw Unsupported("such a take");
+  PyObject* const given = args["indices"];
+  const ValueId places = slot_of(given) >= 0 ? g.read(given) : g.as_dtype(given, DType::kInt64);
   if (!is_integral(g.b().type(places).dtype)) throw Unsupported("places of this type");
   TensorList list;
   for (int64_t d = 0; d < axis; ++d) list.values.push_back(kNoValue);
@@ -384,10 +420,14 @@ void add_numpy_element_rules(NumpyRuleTable& table) {
       {"fmin", rule_fmin},
       {"rint", rule_rint},
       {"reciprocal", rule_reciprocal},
+      {"log2", rule_log2},
+      {"log10", rule_log10},
+      {"exp2", rule_exp2},
+      {"log1p", rule_log1p},
+      {"searchsorted", rule_searchsorted},
       {"conjugate", rule_conjugate},
       {"conj", rule_conjugate},
       {"modf", rule_modf},
-      {"cbrt", rule_cbrt},
       {"copyto", rule_copyto},
       {"putmask", rule_putmask},
       {"count_nonzero", rule_count_nonzero},

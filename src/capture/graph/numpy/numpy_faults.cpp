@@ -105,6 +105,11 @@ bool NumpyGraph::reads_all(const TapeNode& node) const {
       "count_nonzero",
       "divmod",
       "modf",
+      "sort",
+      "median",
+      "convolve",
+      "correlate",
+      "ediff1d",
   };
   if (among(kAll, node.name)) return true;
   return find_numpy_ufunc(node.name) && !node.outputs.empty();

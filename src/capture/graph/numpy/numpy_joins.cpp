@@ -52,7 +52,8 @@ void give(const NumpyRules& g, const TapeNode& node, ValueId value) {
 void stacked(NumpyGraph& graph, const TapeNode& node, const char* op) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"tup", "dtype", "casting"});
-  if (args["casting"] != nullptr && text_of(args["casting"]) != "same_kind") throw Unsupported("casting of " + node.name);
+  if (args["casting"] != nullptr && text_of(args["casting"]) != "same_kind")
+    throw Unsupported("casting of " + node.name);
   TensorList list{joined_parts(g, node, args["tup"])};
   give(g, node, g.b().op(op, {std::move(list)}));
 }
@@ -83,8 +84,9 @@ void triangle_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"m", "k"});
   const ValueId x = g.read(args["m"]);
-  if (g.b().type(x).dim() < 2) throw Unsupported(node.name + " of a vector");
-  give(g, node, g.b().op(op, {TensorArg{x}, Scalar(args.integer("k", 0))}));
+  // A vector is each of the rows.
+  const ValueId rows = g.b().type(x).dim() == 1 ? g.b().expand(g.b().unsqueeze(x, 0), g.result_sizes(node)) : x;
+  give(g, node, g.b().op(op, {TensorArg{rows}, Scalar(args.integer("k", 0))}));
 }
 
 void rule_tril(NumpyGraph& graph, const TapeNode& node) { triangle_rule(graph, node, "tril"); }
@@ -185,15 +187,19 @@ void rule_moved(NumpyGraph& graph, const TapeNode& node) {
   g.set_view(node, slot_of(array), 0, g.view("permute", {TensorArg{source}, ints(g.b(), order)}));
 }
 
-/// atleast_1d and its kin of one array: the array, or a view with more dimensions.
+/// atleast_1d and its kin, of each array: it, or a view with more dimensions.
 void rule_at_least(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
-  if (PyTuple_GET_SIZE(node.args.get()) != 1 || node.sequence) throw Unsupported(node.name + " of several arrays");
-  PyObject* array = PyTuple_GET_ITEM(node.args.get(), 0);
-  const ArrayRef source = g.tensor(array);
-  if (node.outputs.at(0) == slot_of(array)) return;
-  if (g.result(node).fresh) throw Unsupported(node.name + " of a scalar");
-  g.set_view(node, slot_of(array), 0, g.view("reshape", {TensorArg{source}, SymInts{g.result_sizes(node)}}));
+  const auto count = static_cast<size_t>(PyTuple_GET_SIZE(node.args.get()));
+  if (count != node.outputs.size()) throw Unsupported("such arguments of " + node.name);
+  for (size_t k = 0; k < count; ++k) {
+    PyObject* array = PyTuple_GET_ITEM(node.args.get(), static_cast<Py_ssize_t>(k));
+    const ArrayRef source = g.tensor(array);
+    if (node.outputs[k] == slot_of(array)) continue;
+    const TapeSlot& made = g.info(node.outputs[k]);
+    if (made.fresh || g.is_copy(source)) throw Unsupported(node.name + " of a scalar, or of what runs backwards");
+    g.set_result(node, k, g.view("reshape", {TensorArg{source}, SymInts{g.sizes_in(node.outputs[k])}}));
+  }
 }
 
 /// The dimensions that the result goes through the other way round.
@@ -322,8 +328,8 @@ void rule_trace(NumpyGraph& graph, const TapeNode& node) {
   const ValueId x = g.read(args["a"]);
   const DType result = g.result_dtype(node);
   const DType acc = is_integral(result) || result == DType::kBool ? DType::kInt64 : result;
-  const ValueId across = g.b().op("diagonal", {TensorArg{x}, Scalar(args.integer("offset", 0)), Scalar(args.integer("axis1", 0)),
-                                               Scalar(args.integer("axis2", 1))});
+  const ValueId across = g.b().op("diagonal", {TensorArg{x}, Scalar(args.integer("offset", 0)),
+                                               Scalar(args.integer("axis1", 0)), Scalar(args.integer("axis2", 1))});
   const int64_t last = g.b().type(across).dim() - 1;
   const ValueId sum = g.b().op("sum", {TensorArg{g.b().cast(across, acc)}, ints(g.b(), {last}), Scalar(false), acc});
   g.set_value(node, 0, g.tested(node, g.b().cast(sum, result), {across}, {last}));

@@ -69,7 +69,8 @@ void rule_as_array(NumpyGraph& graph, const TapeNode& node) {
 ValueId below(const NumpyRules& g, int64_t rows, int64_t columns, int64_t k, const char* order) {
   GraphBuilder& b = g.b();
   const auto count = [&b](int64_t from, int64_t size) {
-    return b.op("arange.step", {Scalar(from), Scalar(from + size), Scalar(int64_t{1}), DType::kInt64, NoneArg{}, Device{}});
+    return b.op("arange.step",
+                {Scalar(from), Scalar(from + size), Scalar(int64_t{1}), DType::kInt64, NoneArg{}, Device{}});
   };
   return b.binary(order, b.unsqueeze(count(k, rows), 1), b.unsqueeze(count(0, columns), 0));
 }
@@ -134,8 +135,7 @@ void rule_diag(NumpyGraph& graph, const TapeNode& node) {
   const int64_t k = args.integer("k", 0);
   if (g.fz().type(source).dim() == 1) return on_diagonal(g, node, g.fz().read(source), k);
   if (g.is_copy(source)) throw Unsupported("such a diagonal");
-  g.set_result(node, 0,
-               g.view("diagonal", {TensorArg{source}, Scalar(k), Scalar(int64_t{0}), Scalar(int64_t{1})}));
+  g.set_result(node, 0, g.view("diagonal", {TensorArg{source}, Scalar(k), Scalar(int64_t{0}), Scalar(int64_t{1})}));
 }
 
 void rule_diagflat(NumpyGraph& graph, const TapeNode& node) {
@@ -148,9 +148,13 @@ void rule_diagflat(NumpyGraph& graph, const TapeNode& node) {
 void rule_broadcast_to(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   PyObject* array = PyTuple_GET_SIZE(node.args.get()) > 0 ? PyTuple_GET_ITEM(node.args.get(), 0) : nullptr;
-  const ArrayRef source = g.tensor(array);
+  if (array != nullptr && slot_of(array) < 0) {
+    return g.set_value(node, 0, g.b().expand(g.as_dtype(array, g.result_dtype(node)), g.result_sizes(node)));
+  }
   if (g.result(node).fresh || g.result(node).scalar) throw Unsupported("such a broadcast_to");
-  g.set_view(node, slot_of(array), 0, g.view("expand", {TensorArg{source}, SymInts{g.result_sizes(node)}, Scalar(false)}));
+  const ArrayRef source = g.tensor(array);
+  g.set_view(node, slot_of(array), 0,
+             g.view("expand", {TensorArg{source}, SymInts{g.result_sizes(node)}, Scalar(false)}));
 }
 
 /// The imaginary parts of real numbers: zeros, which NumPy keeps from being written to.
@@ -175,6 +179,7 @@ void add_numpy_placing_rules(NumpyRuleTable& table) {
       {"asarray", rule_as_array},
       {"asanyarray", rule_as_array},
       {"ascontiguousarray", rule_as_array},
+      {"asfortranarray", rule_as_array},
       {"tri", rule_tri},
       {"eye", rule_eye},
       {"identity", rule_identity_matrix},

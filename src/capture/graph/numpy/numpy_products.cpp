@@ -15,7 +15,7 @@ struct Factor {
 };
 
 /// Up to here a kernel without tiles takes no longer than a call of NumPy's.
-constexpr int64_t kMostProducts = int64_t{1} << 14;
+constexpr int64_t kMostProducts = int64_t{1} << 12;
 
 /// The sum of products, by letters as np.einsum has them: those that `out` has not are summed over.
 ValueId contract(const NumpyRules& g, const TapeNode& node, const std::vector<Factor>& factors, const std::string& out,
@@ -79,10 +79,23 @@ std::string some_letters(size_t count, char first) {
   return letters;
 }
 
+/// Whether all keywords are what they are if not given.
+bool gives_nothing_else(const TapeNode& node) {
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (node.kwargs && PyDict_Next(node.kwargs.get(), &at, &key, &value) != 0) {
+    const bool usual = value == Py_None || value == Py_False ||
+                       (text_of(key) == "axis" && PyLong_CheckExact(value) && PyLong_AsLongLong(value) == -1);
+    if (!usual) return false;
+  }
+  return true;
+}
+
 /// Both operands of a product of two arrays.
 std::pair<ValueId, ValueId> both_of(const NumpyRules& g, const TapeNode& node) {
-  const bool plain = !node.kwargs || PyDict_GET_SIZE(node.kwargs.get()) == 0;
-  if (PyTuple_GET_SIZE(node.args.get()) != 2 || !plain || node.mutates) throw Unsupported("such a " + node.name);
+  if (PyTuple_GET_SIZE(node.args.get()) != 2 || !gives_nothing_else(node) || node.mutates) {
+    throw Unsupported("such a " + node.name);
+  }
   const DType dtype = g.result_dtype(node);
   const auto take = [&](Py_ssize_t i) {
     PyObject* o = PyTuple_GET_ITEM(node.args.get(), i);
@@ -157,7 +170,7 @@ void rule_vecmat(NumpyGraph& graph, const TapeNode& node) { batched(graph, node,
 void rule_einsum(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const Py_ssize_t count = PyTuple_GET_SIZE(node.args.get());
-  if (count < 2 || (node.kwargs && PyDict_GET_SIZE(node.kwargs.get()) > 0)) throw Unsupported("such an einsum");
+  if (count < 2 || !gives_nothing_else(node)) throw Unsupported("such an einsum");
   PyObject* first = PyTuple_GET_ITEM(node.args.get(), 0);
   if (!PyUnicode_Check(first)) throw Unsupported("einsum by lists");
   std::string text = text_of(first);
@@ -191,9 +204,9 @@ void rule_einsum(NumpyGraph& graph, const TapeNode& node) {
 
 void add_numpy_product_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
-      {"dot", rule_dot},       {"inner", rule_inner},   {"vdot", rule_vdot},     {"matmul", rule_matmul},
-      {"vecdot", rule_vecdot}, {"matvec", rule_matvec}, {"vecmat", rule_vecmat}, {"c_einsum", rule_einsum},
-      {"einsum", rule_einsum},
+      {"dot", rule_dot},       {"inner", rule_inner},     {"vdot", rule_vdot},
+      {"matmul", rule_matmul}, {"vecdot", rule_vecdot},   {"matvec", rule_matvec},
+      {"vecmat", rule_vecmat}, {"c_einsum", rule_einsum}, {"einsum", rule_einsum},
   };
   table.insert(rules.begin(), rules.end());
 }

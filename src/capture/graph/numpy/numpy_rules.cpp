@@ -231,21 +231,34 @@ void rule_of_ufunc(NumpyGraph& g, const TapeNode& node) {
   }
   PyObject* out = count > inputs ? PyTuple_GET_ITEM(node.args.get(), static_cast<Py_ssize_t>(inputs)) : nullptr;
   if (operands.size() != inputs || count > inputs + 1) throw Unsupported("the number of operands of " + node.name);
+  PyObject* mask = nullptr;
   if (node.kwargs) {
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t at = 0;
     while (PyDict_Next(node.kwargs.get(), &at, &key, &value) != 0) {
       if (value == Py_None) continue;
       const std::string name = text_of(key);
-      const bool checked = name == "casting" || (name == "subok" && value == Py_True) || (name == "where" && value == Py_True);
+      const bool checked =
+          name == "casting" || (name == "subok" && value == Py_True) || (name == "where" && value == Py_True);
       if (checked) continue;  // NumPy has looked at it in the first call
+      if (name == "where" && slot_of(value) >= 0) {
+        mask = value;
+        continue;
+      }
       if (name != "out") throw Unsupported("argument " + name + " of " + node.name);
       out = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 1 ? PyTuple_GET_ITEM(value, 0) : value;
     }
   }
   const bool inplace = node.mutates && out == nullptr;
-  const ValueId value = rules.apply_ufunc(node.name, operands);
+  ValueId value = rules.apply_ufunc(node.name, operands);
   if (inplace) out = operands[0];
+  if (mask != nullptr) {
+    // What the mask leaves out stays as it was.
+    if (out == nullptr || out == Py_None || rules.slot_dtype(out) != rules.b().type(value).dtype) {
+      throw Unsupported("argument where of " + node.name);
+    }
+    value = rules.b().where(rules.as_dtype(mask, DType::kBool), value, rules.read(out));
+  }
   if (out == nullptr || out == Py_None) return rules.set_value(node, 0, value);
   g_write(g, out, value);
 }
@@ -284,6 +297,7 @@ NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_ten
     add_numpy_product_rules(made);
     add_numpy_element_rules(made);
     add_numpy_placing_rules(made);
+    add_numpy_short_row_rules(made);
     return made;
   }();
   if (const auto found = arrays.find(node.name); found != arrays.end() && !for_tensors) return found->second;

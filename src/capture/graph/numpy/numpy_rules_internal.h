@@ -57,6 +57,7 @@ struct NumpyRules {
     return g.tests_ != NumpyGraph::Tests::kNone && g.faults_.any() ? g.stop_where(value, fault) : value;
   }
   ValueId stops_always(ValueId value, ValueId fault) const { return g.stop_where(value, fault); }
+  std::vector<Expr> sizes_in(int slot) const { return g.exprs(g.slot(slot).sizes.get()); }
   DType dtype_in(int slot) const { return g.dtype_of_slot(slot); }
   ValueId tested_cast(ValueId from, ValueId value) const { return g.tested_cast(from, value); }
   std::vector<int64_t> shape(ValueId v) const { return g.shape(v); }
@@ -81,6 +82,7 @@ void add_numpy_reduction_rules(NumpyRuleTable& table);
 void add_numpy_product_rules(NumpyRuleTable& table);
 void add_numpy_element_rules(NumpyRuleTable& table);
 void add_numpy_placing_rules(NumpyRuleTable& table);
+void add_numpy_short_row_rules(NumpyRuleTable& table);
 /// The rule of a ufunc that is an operator of the registry.
 void rule_of_ufunc(NumpyGraph& graph, const TapeNode& node);
 /// The arrays of a tuple or list, or those that an array is made of, in the result's type.

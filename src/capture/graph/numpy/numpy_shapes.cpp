@@ -134,7 +134,8 @@ void rule_concatenate(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"arrays", "axis", "out", "dtype", "casting"});
   args.refuse({"out"});
-  if (args["casting"] != nullptr && text_of(args["casting"]) != "same_kind") throw Unsupported("casting of " + node.name);
+  if (args["casting"] != nullptr && text_of(args["casting"]) != "same_kind")
+    throw Unsupported("casting of " + node.name);
   std::vector<ValueId> values = joined_parts(g, node, args["arrays"]);
   const int64_t axis = axis_of(args, g.b().type(values[0]).dim(), 0);
   g.set_value(node, 0, g.b().op("cat", {TensorList{std::move(values)}, Scalar(axis)}));
@@ -144,7 +145,8 @@ void rule_stack(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"arrays", "axis", "out", "dtype", "casting"});
   args.refuse({"out"});
-  if (args["casting"] != nullptr && text_of(args["casting"]) != "same_kind") throw Unsupported("casting of " + node.name);
+  if (args["casting"] != nullptr && text_of(args["casting"]) != "same_kind")
+    throw Unsupported("casting of " + node.name);
   std::vector<ValueId> values = joined_parts(g, node, args["arrays"]);
   const int64_t axis = axis_of(args, g.b().type(values[0]).dim() + 1, 0);
   for (ValueId& v : values) v = g.b().unsqueeze(v, axis);
