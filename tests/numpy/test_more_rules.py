@@ -181,6 +181,15 @@ def test_statistics_by_numpys_own_code() -> None:
         check(function, x, breaks=None)
 
 
+def test_extremes_without_nans() -> None:
+    x = M.copy()
+    x[1, 1] = x[2] = np.nan
+    for function in (np.fmax.reduce, np.fmin.reduce):
+        check(lambda x, function=function: function(x, axis=1), x, hosts=0)
+        check(lambda x, function=function: function(x), x.astype("float32"), hosts=0)
+        check(lambda x, function=function: function(x, axis=1), M.astype("int64"), hosts=0)
+
+
 def test_views_that_run_backwards_among_writes() -> None:
     def program(x: Any) -> Any:
         turned = x[::-1]

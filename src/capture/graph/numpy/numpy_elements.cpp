@@ -311,6 +311,16 @@ void rule_modf(NumpyGraph& graph, const TapeNode& node) {
   g.set_value(node, 1, part);
 }
 
+/// np.float64(x) and its kin of a scalar.
+void rule_cast(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const bool alone = PyTuple_GET_SIZE(node.args.get()) == 1 && !node.kwargs;
+  const ValueId x = alone ? g.read(PyTuple_GET_ITEM(node.args.get(), 0)) : kNoValue;
+  if (x == kNoValue || (is_complex(g.b().type(x).dtype) && !is_complex(g.result_dtype(node))))
+    throw Unsupported("such a cast");
+  g.set_value(node, 0, g.tested_cast(x, g.b().op("clone", {TensorArg{g.b().cast(x, g.result_dtype(node))}})));
+}
+
 /// What is written where a mask holds: the array's shape, or one that it is broadcast from.
 void write_where(const NumpyRules& g, PyObject* target, PyObject* mask, PyObject* value) {
   const NumpyRules::ArrayRef array = g.tensor(target);
@@ -428,6 +438,7 @@ void add_numpy_element_rules(NumpyRuleTable& table) {
       {"conjugate", rule_conjugate},
       {"conj", rule_conjugate},
       {"modf", rule_modf},
+      {"cast", rule_cast},
       {"copyto", rule_copyto},
       {"putmask", rule_putmask},
       {"count_nonzero", rule_count_nonzero},

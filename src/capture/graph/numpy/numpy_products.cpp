@@ -204,9 +204,17 @@ void rule_einsum(NumpyGraph& graph, const TapeNode& node) {
 
 void add_numpy_product_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
-      {"dot", rule_dot},       {"inner", rule_inner},     {"vdot", rule_vdot},
-      {"matmul", rule_matmul}, {"vecdot", rule_vecdot},   {"matvec", rule_matvec},
-      {"vecmat", rule_vecmat}, {"c_einsum", rule_einsum}, {"einsum", rule_einsum},
+      {"dot", rule_dot},
+      {"inner", rule_inner},
+      {"vdot", rule_vdot},
+      {"matmul", rule_matmul},
+      {"vecdot", rule_vecdot},
+      {"matvec", rule_matvec},
+      {"vecmat", rule_vecmat},
+      {"c_einsum", rule_einsum},
+      {"einsum", rule_einsum},
+      {"linalg.matmul", rule_matmul},
+      {"linalg.vecdot", rule_vecdot},
   };
   table.insert(rules.begin(), rules.end());
 }

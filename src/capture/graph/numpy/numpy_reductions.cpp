@@ -1,5 +1,6 @@
 // Rules of reductions and scans. The type of the result, which NumPy knows, is the type of the accumulator.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "capture/graph/numpy/numpy_rules_internal.h"
@@ -15,6 +16,11 @@ struct Reduction {
   bool keepdims = false;
   int64_t count = 1;  // elements that go into one result
 };
+
+/// Of a ufunc's method.
+NumpyArgs arguments_of_reduce(const NumpyRules& g, const TapeNode& node) {
+  return NumpyArgs(node, g.np(), {"array", "axis", "dtype", "out", "keepdims", "initial", "where"});
+}
 
 Reduction reduction(const NumpyRules& g, const NumpyArgs& args, const char* operand,
                     int64_t fallback_axis = INT64_MIN) {
@@ -97,7 +103,7 @@ void rule_nanprod(NumpyGraph& graph, const TapeNode& node) { without_nans(graph,
 
 void rule_add_reduce(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
-  const NumpyArgs args(node, g.np(), {"array", "axis", "dtype", "out", "keepdims", "initial", "where"});
+  const NumpyArgs args = arguments_of_reduce(g, node);
   args.refuse({"out", "initial", "where"});
   sum_rule(g, node, args, "array", 0);
 }
@@ -180,6 +186,28 @@ void rule_min(NumpyGraph& graph, const TapeNode& node) { extreme_rule(graph, nod
 void rule_max_reduce(NumpyGraph& graph, const TapeNode& node) { extreme_rule(graph, node, "amax", "array", 0); }
 void rule_min_reduce(NumpyGraph& graph, const TapeNode& node) { extreme_rule(graph, node, "amin", "array", 0); }
 
+/// fmax.reduce and fmin.reduce: NaNs count where there is nothing else.
+void without_nan_rule(NumpyGraph& graph, const TapeNode& node, const char* op, double least) {
+  const NumpyRules g{graph};
+  const NumpyArgs args = arguments_of_reduce(g, node);
+  args.refuse({"dtype", "out", "initial", "where"});
+  const Reduction r = reduction(g, args, "array", 0);
+  const DType dtype = g.b().type(r.x).dtype;
+  if (is_complex(dtype) || dtype == DType::kFloat16) throw Unsupported("extremes of such numbers");
+  if (!is_floating(dtype)) return g.set_value(node, 0, g.b().reduce(op, r.x, r.dims, r.keepdims));
+  const ValueId nan = g.b().unary("isnan", r.x);
+  const ValueId made = g.b().reduce(op, g.b().where(nan, g.b().constant(least, dtype), r.x), r.dims, r.keepdims);
+  const ValueId none = g.b().reduce("all", nan, r.dims, r.keepdims);
+  g.set_value(node, 0, g.b().where(none, g.b().constant(std::numeric_limits<double>::quiet_NaN(), dtype), made));
+}
+
+void rule_fmax_reduce(NumpyGraph& graph, const TapeNode& node) {
+  without_nan_rule(graph, node, "amax", -std::numeric_limits<double>::infinity());
+}
+void rule_fmin_reduce(NumpyGraph& graph, const TapeNode& node) {
+  without_nan_rule(graph, node, "amin", std::numeric_limits<double>::infinity());
+}
+
 void truth_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"a", "axis", "out", "keepdims", "where"});
@@ -261,6 +289,8 @@ void add_numpy_reduction_rules(NumpyRuleTable& table) {
       {"min", rule_min},
       {"amin", rule_min},
       {"minimum.reduce", rule_min_reduce},
+      {"fmax.reduce", rule_fmax_reduce},
+      {"fmin.reduce", rule_fmin_reduce},
       {"any", rule_any},
       {"all", rule_all},
       {"argmax", rule_argmax},

@@ -9,9 +9,14 @@
 
 namespace tatara::capture {
 
+/// NumPy's own mark for what is not given.
+static PyObject* no_value(const NumpyApi& np) {
+  static PyObject* const mark = attr(np.numpy.get(), "_NoValue").release();
+  return mark;
+}
+
 NumpyArgs::NumpyArgs(const TapeNode& node, const NumpyApi& np, std::initializer_list<const char*> names) {
-  static PyObject* no_value = attr(np.numpy.get(), "_NoValue").release();
-  const auto clean = [](PyObject* o) { return o == no_value ? nullptr : o; };
+  const auto clean = [&np](PyObject* o) { return o == no_value(np) ? nullptr : o; };
   for (const char* name : names) values_.emplace_back(name, nullptr);
   const Py_ssize_t count = PyTuple_GET_SIZE(node.args.get());
   if (static_cast<size_t>(count) > values_.size()) throw Unsupported("so many arguments of " + node.name);
@@ -236,7 +241,7 @@ void rule_of_ufunc(NumpyGraph& g, const TapeNode& node) {
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t at = 0;
     while (PyDict_Next(node.kwargs.get(), &at, &key, &value) != 0) {
-      if (value == Py_None) continue;
+      if (value == Py_None || value == no_value(rules.np())) continue;
       const std::string name = text_of(key);
       const bool checked =
           name == "casting" || (name == "subok" && value == Py_True) || (name == "where" && value == Py_True);
