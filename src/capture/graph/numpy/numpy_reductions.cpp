@@ -190,7 +190,8 @@ void rule_min_reduce(NumpyGraph& graph, const TapeNode& node) { extreme_rule(gra
 void without_nan_rule(NumpyGraph& graph, const TapeNode& node, const char* op, double least) {
   const NumpyRules g{graph};
   const NumpyArgs args = arguments_of_reduce(g, node);
-  args.refuse({"dtype", "out", "initial", "where"});
+  args.refuse({"dtype", "out"});
+  args.refuse({"initial", "where"});
   const Reduction r = reduction(g, args, "array", 0);
   const DType dtype = g.b().type(r.x).dtype;
   if (is_complex(dtype) || dtype == DType::kFloat16) throw Unsupported("extremes of such numbers");
