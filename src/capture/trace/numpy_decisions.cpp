@@ -82,9 +82,10 @@ int NumpyTracing::young_target(const NumpyCall& call) const {
 PyObject* NumpyTracing::enter_body(PyObject* callable, PyObject* body, PyObject* args, PyObject* kwargs) {
   origins().find(body);                                               // it comes with the function
   if (callable == nullptr) return PyObject_Call(body, args, kwargs);  // its frame comes to the VM
+  const size_t depth = bodies_.size();
   bodies_.push_back(callable);
   PyObject* const result = PyObject_Call(body, args, kwargs);
-  bodies_.pop_back();
+  bodies_.resize(std::min(depth, bodies_.size()));  // another trace may have begun meanwhile
   return result;
 }
 
