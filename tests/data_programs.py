@@ -193,7 +193,7 @@ def empty(x: Tensor, w: Tensor) -> Any:
 
 def flags(x: Tensor, w: Tensor) -> Any:
     y = x.sin() if x[:, 0].sum() > 0 else x.cos()
-    return (y @ w).exp() if bool((y > 0).any()) else y * 2
+    return (y @ w).sin() if bool((y > 0).any()) else y * 2
 
 
 def wrong_mask(x: Tensor, w: Tensor) -> Any:

@@ -148,3 +148,14 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
 }
 
 }  // namespace tatara::sched
+
+namespace tatara {
+
+bool PlanKernel::decides() const {
+  return std::any_of(fused_ops.begin(), fused_ops.end(), [](const std::string& op) {
+    const OpDef* def = OpRegistry::global().find(op);
+    return def != nullptr && def->decides;
+  });
+}
+
+}  // namespace tatara

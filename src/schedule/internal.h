@@ -276,6 +276,8 @@ std::vector<Expr> reduced_indices(const LoweredNode& node, const std::vector<Exp
 
 // ---- unit_order.cpp ----
 void order_units(State& s);
+/// Unsupported, where a plan writes to an input before it has looked at all conditions that the program asks for.
+void check_decisions(const Plan& plan);
 /// Of a tensor of the value's type, under the hints.
 int64_t bytes_of(State& s, ValueId v);
 

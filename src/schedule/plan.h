@@ -116,6 +116,8 @@ struct PlanKernel {
   std::vector<NodeId> nodes;                  // of the lowered graph, computed in this kernel
   int64_t bytes_read = 0, bytes_written = 0;  // under the hints
   std::vector<std::string> fault_sites;       // message per IndexValue site
+  /// Whether it looks at conditions that the program has asked for.
+  bool decides() const;
 };
 
 /// Product of schedule/; runtime/plan/executable.h adds the code and runs it.

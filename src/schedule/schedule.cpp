@@ -105,6 +105,7 @@ Schedule schedule_graph(const Graph& graph, const ScheduleOptions& options) {
   sched::describe_outputs(s);
   s.out.plan.input_writes = graph.input_writes();
   sched::find_first_write(s);
+  sched::check_decisions(s.out.plan);
   sched::collect_plan_symbols(s);
   return std::move(s.out);
 }

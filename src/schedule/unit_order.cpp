@@ -183,7 +183,40 @@ class UnitOrder {
   std::vector<std::optional<Key>> keys_;  // per unit that is ready
 };
 
+/// Conditions that the program asks for are looked at before inputs are written to: where one falls otherwise than in the trace,
+/// nothing has happened yet, and the program itself runs.
+void decide_before_writes(State& s) {
+  std::vector<int> checks, writers;
+  for (size_t n = 0; n < s.graph.num_nodes(); ++n) {
+    const Node& node = s.graph.node(static_cast<NodeId>(n));
+    if (!node.op->decides || s.nodes[n] == nullptr) continue;
+    checks.push_back(s.values[static_cast<size_t>(node.outputs[0])].unit);
+  }
+  if (checks.empty()) return;
+  for (const InputWrite& write : s.graph.input_writes()) {
+    writers.push_back(s.values[static_cast<size_t>(base_of(s, write.value))].unit);
+  }
+  for (size_t u = 0; u < s.units.size(); ++u) {
+    if (s.units[u].kind == Unit::Kind::kCopy) writers.push_back(static_cast<int>(u));
+  }
+  for (const int check : checks) {
+    for (const int writer : writers) {
+      if (check < 0 || writer < 0 || s.needs.may_need(check, writer)) continue;  // check_decisions() says it
+      if (s.needs.can_need(writer, {check})) s.needs.need(writer, {check});
+    }
+  }
+}
+
 }  // namespace
+
+void check_decisions(const Plan& plan) {
+  for (size_t i = static_cast<size_t>(std::max(plan.first_write, 0)); plan.first_write >= 0 && i < plan.steps.size();
+       ++i) {
+    const auto* launch = std::get_if<KernelLaunch>(&plan.steps[i]);
+    if (launch != nullptr && plan.kernels[static_cast<size_t>(launch->kernel)].decides())
+      throw Unsupported("a condition that comes behind a write");
+  }
+}
 
 int64_t bytes_of(State& s, ValueId v) {
   const TensorType& type = s.graph.type(v);
@@ -193,6 +226,7 @@ int64_t bytes_of(State& s, ValueId v) {
 }
 
 void order_units(State& s) {
+  decide_before_writes(s);
   s.order = UnitOrder(s).run();
   TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
   if (!s.options.passes.skips("delays")) delay_units(s);

@@ -167,6 +167,7 @@ TapeGraph TapeConverter::finish(const PassOptions& passes) {
     if (c_.refs[slot] >= 0) c_.made.slots.emplace(c_.fz.base(c_.refs[slot]), static_cast<int>(slot));
   }
   c_.fz.finish(wanted);
+  numbers_.check_conditions();
   if (!c_.tape->has_transforms()) keep_checks(c_.made.graph);
   c_.place_constants();
   if (history_) history_->finish(c_.made, passes);
@@ -306,6 +307,7 @@ TapeConverter::TensorRef TapeConverter::constant(const TapeNode& node) {
 
 void TapeConverter::convert(const TapeNode& node) {
   if (number_operation(node) != nullptr) return numbers_.convert(node);
+  if (numbers_.take_condition(node)) return;
   if (region_mark(node) != nullptr) return regions_.convert(node);
   if (function_end(node) != nullptr) return functions_.convert(node, [this](const TapeNode& each) { convert(each); });
   if (changes_saved(*c_.tape, node, view_.training)) {

@@ -66,6 +66,30 @@ void TapeNumbers::convert(const TapeNode& node) {
   c_.refs[static_cast<size_t>(slot)] = c_.fz.fresh(c_.builder.unary("as_number", result));
 }
 
+bool TapeNumbers::take_condition(const TapeNode& node) {
+  const std::optional<bool> held = condition_of(*c_.tape, node);
+  if (!held) return false;
+  const ValueId tensor = c_.fz.read(c_.refs[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)))]);
+  const ValueId zero = c_.builder.constant(0, c_.builder.type(tensor).dtype);
+  ValueId fault = c_.builder.binary(*held ? "eq" : "ne", tensor, zero);
+  if (c_.builder.type(fault).dim() > 0) fault = c_.builder.reshape(fault, {});
+  condition_ = static_cast<size_t>(&node - c_.tape->nodes().data());
+  otherwise_ = otherwise_ < 0 ? fault : c_.builder.binary("logical_or", otherwise_, fault);
+  return true;
+}
+
+void TapeNumbers::check_conditions() {
+  if (otherwise_ < 0) return;
+  const Graph& graph = c_.made.graph;
+  for (size_t v = 0; v < graph.num_values(); ++v) {
+    if (graph.type(static_cast<ValueId>(v)).device.kind == DeviceKind::kCpu) continue;
+    UserLocation place = c_.tape->nodes()[condition_].location;
+    place.call = static_cast<int>(condition_);
+    throw Unsupported("a condition in a graph of a GPU, whose kernels tell after the fact", place);
+  }
+  static_cast<void>(c_.builder.unary("decided", otherwise_));
+}
+
 int TapeNumbers::factor_of(const TapeNode& node) const {
   if (!node.kwargs || PyDict_GET_SIZE(node.kwargs.get()) != 1) return -1;
   const char* const name = factor_argument(node.name, node.args.get());

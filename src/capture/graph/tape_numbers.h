@@ -16,6 +16,10 @@ class TapeNumbers {
   /// An input that is a number.
   void add_input(int slot);
   void convert(const TapeNode& node);
+  /// The node asks whether a tensor holds, and a graph can look whether it does so again: it will.
+  bool take_condition(const TapeNode& node);
+  /// Behind all nodes: one check of all these conditions.
+  void check_conditions();
   /// Of a float: it is made before the graph runs.
   bool made_before(int slot) const { return host_.contains(slot); }
   /// The slot of a factor (`value`, `alpha`) that is a tensor in place of a number; or -1.
@@ -41,6 +45,8 @@ class TapeNumbers {
   TapeConversion& c_;
   std::unordered_set<int> host_;  // slots of floats that are made before the graph runs
   std::vector<NumberWithin> bounds_;
+  size_t condition_ = 0;          // the node of the last one
+  ValueId otherwise_ = kNoValue;  // whether one of the conditions so far falls otherwise than in the trace
 };
 
 }  // namespace tatara::capture

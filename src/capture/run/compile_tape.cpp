@@ -1,4 +1,5 @@
 // Compiles a tape.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -108,9 +109,12 @@ void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api) {
 
 bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api, GrowingGraph& growing) {
   const auto start = std::chrono::steady_clock::now();
-  if (!entry.tape->made_symbols().empty()) {
+  const std::vector<Tape::MadeSymbol>& made_symbols = entry.tape->made_symbols();
+  const auto decides = std::find_if(made_symbols.begin(), made_symbols.end(),
+                                    [](const Tape::MadeSymbol& made) { return !made.condition; });
+  if (decides != made_symbols.end()) {
     // What comes behind such a call is compiled for sizes that are there once it has run.
-    entry.report.refused_call = static_cast<int>(entry.tape->made_symbols().front().node);
+    entry.report.refused_call = static_cast<int>(decides->node);
     entry.report.fallback_reason = kDataDecide;
     ++stats().fallbacks;
     return false;

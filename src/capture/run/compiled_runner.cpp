@@ -453,6 +453,11 @@ CompiledRunner::Tried CompiledRunner::after_error(const Error& error) {
   if (const auto* broken = dynamic_cast<const BrokenSchema*>(&error)) distrust(broken->op());
   if (PyErr_Occurred() != nullptr) return Tried::kFailed;
   set_python_error(error);
+  // What the program asks for has come out otherwise, or reads what it would not have read: the tape looks.
+  Transaction* const transaction = Transaction::current();
+  const std::vector<PlanKernel>& kernels = executable_->plan().kernels;
+  const bool decides = std::any_of(kernels.begin(), kernels.end(), [](const PlanKernel& k) { return k.decides(); });
+  if (decides && !let_go_ && transaction != nullptr && transaction->can_undo()) return Tried::kBroken;
   // The program's own error is the same as the tape's.
   return error.kind() == "IndexError" || let_go_ ? Tried::kFailed : Tried::kBroken;
 }

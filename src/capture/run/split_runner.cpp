@@ -176,7 +176,9 @@ class TapeSplitter {
       if (is_numpy_operation(node)) why_[n] = "NumPy's";
       if (number_operation(node) != nullptr && (reads_array(node) || draws_by_numpy(node))) why_[n] = "NumPy's";
     }
-    for (const Tape::MadeSymbol& made : tape_.made_symbols()) why_[made.node] = kDataDecide;
+    for (const Tape::MadeSymbol& made : tape_.made_symbols()) {
+      if (!made.condition) why_[made.node] = kDataDecide;
+    }
   }
 
   /// False: the tape cannot be cut where it has to be.

@@ -297,13 +297,19 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
     copy->ranges_ = open_symbols_->ranges();
     const std::vector<Expr>& guards = copy->ctx_->guards();
     copy->facts_.assign(guards.begin(), guards.begin() + static_cast<std::ptrdiff_t>(std::min(facts, guards.size())));
+    const auto on_cpu = [this](size_t node) {
+      const int operand = slot_of(PyTuple_GET_ITEM(nodes_[node].args.get(), 0));
+      const Ref device = operand < 0 ? Ref() : slots_[static_cast<size_t>(operand)].device;
+      return device && text_of(attr(device.get(), "type").get()) == "cpu";
+    };
     for (size_t i = 0; i < copy->symbols_.size(); ++i) {
       const SymbolSource& source = open_symbols_->sources()[i];
       copy->places_.push_back(source.slot < 0 ? copy->place_of(copy->symbols_[i])
                                               : SymbolPlace{source.slot, source.dim, false});
       const auto maker = source.slot < 0 ? makers_.end() : makers_.find(source.slot);
       if (maker != makers_.end() && maker->second < count) {
-        copy->made_.symbols.push_back({i, source.slot, maker->second});
+        const bool flag = source.dim == SymbolSource::kInt && copy->ranges_[i].lo == 0 && copy->ranges_[i].hi == 1;
+        copy->made_.symbols.push_back({i, source.slot, maker->second, flag && on_cpu(maker->second)});
       }
     }
   }
@@ -380,7 +386,7 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
     if (leaves) outputs.push_back(static_cast<int>(i));
     // Sizes that vary are read from what comes with the call.
     const bool made_symbol = std::any_of(made_.symbols.begin(), made_.symbols.end(), [&](const MadeSymbol& made) {
-      return made.slot == static_cast<int>(i) && made.node < first;
+      return made.slot == static_cast<int>(i) && made.node < first && !made.condition;
     });
     const bool tells_sizes =
         made_symbol || (slot.input && !symbols_.empty() && (slot.number || !slot.symbolic_sizes.empty()));
@@ -498,6 +504,9 @@ bool Tape::symbol_values(const std::vector<Ref>& env, TorchApi& api, std::vector
   for (size_t i = 0; i < places_.size(); ++i) {
     symbols.push_back(0);
     if (!read_symbol(i, env, api, symbols.back())) return false;
+  }
+  for (const MadeSymbol& made : made_.symbols) {
+    if (made.condition) symbols[made.symbol] = hints_[made.symbol];  // unless torch runs the node
   }
   return true;
 }

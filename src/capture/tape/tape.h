@@ -203,6 +203,7 @@ class Tape {
     size_t symbol;
     int slot;
     size_t node;
+    bool condition = false;  // whether a tensor on the CPU holds: a graph can look whether it does so again
   };
   const std::vector<MadeSymbol>& made_symbols() const { return made_.symbols; }
   /// How often a run found that a decision of the program by data has fallen otherwise than in the trace, among all tapes of the
@@ -342,6 +343,8 @@ class Tape {
 /// Of a node whose result data decide: whether it fell as in the trace. False with a Python error set.
 bool falls_as_recorded(const Tape& tape, size_t node, const std::vector<Ref>& env);
 
+/// Whether the condition that the node of the tape asks for held in the trace; nothing: it asks for none, or a graph cannot look.
+std::optional<bool> condition_of(const Tape& tape, const TapeNode& node);
 /// Whether a run of this thread has ended since the last question because data decided otherwise than the trace took them to. No
 /// memory that was there before the run has been written: a trace takes no decision behind such a write.
 bool take_late_failure();

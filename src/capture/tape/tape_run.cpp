@@ -530,4 +530,12 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
   return true;
 }
 
+std::optional<bool> condition_of(const Tape& tape, const TapeNode& node) {
+  for (const Tape::MadeSymbol& made : tape.made_symbols()) {
+    const bool own = made.condition && node.outputs.size() == 1 && node.outputs[0] == made.slot;
+    if (own) return tape.hints()[made.symbol] != 0;
+  }
+  return std::nullopt;
+}
+
 }  // namespace tatara::capture

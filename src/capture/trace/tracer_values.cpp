@@ -62,6 +62,8 @@ bool same_states(const TorchApi& api, PyObject* a, PyObject* b) {
 bool ValueTracing::may_run(const TapeNode& node) const {
   const Tape& tape = trace_->tape;
   if (number_operation(node) != nullptr) return true;
+  if (is_leaf_mark(node)) return !tape.slots()[static_cast<size_t>(node.outputs[0])].input;
+  if (const GradientPass* pass = engine_pass(node)) return !pass->hooks && !tape.has_hooked_results();
   if (!is_operator_call(node) || !node.func || node.level != 0 || node.generator != nullptr || node.statistics)
     return false;
   if (is_dispatcher_operator(node.func.get()) && known_name(node).empty()) return false;
@@ -110,12 +112,15 @@ bool ValueTracing::run_calls(const std::vector<size_t>& calls) {
   for (const size_t n : calls) {
     const TapeNode& node = tape.nodes()[n];
     std::vector<Ref> results;
+    own_.done[n] = true;
+    if (is_leaf_mark(node) && !own_.with_gradients) continue;
+    api_.set_grad(own_.with_gradients && node.grad);
     if (!Tape::call(node, own_.env, trace_->symbols.hints(), results)) return false;
     for (size_t k = 0; k < node.outputs.size() && k < results.size(); ++k) {
       if (node.outputs[k] >= 0) own_.env[static_cast<size_t>(node.outputs[k])] = results[k];
     }
-    own_.done[n] = true;
   }
+  api_.set_grad(false);
   return true;
 }
 
@@ -174,6 +179,14 @@ bool ValueTracing::advance(const std::vector<int>& slots) {
   const std::optional<std::vector<size_t>> calls = calls_for(slots);
   if (!calls) return false;
   if (calls->empty()) return true;
+  const auto is_pass = [&tape](size_t n) { return engine_pass(tape.nodes()[n]) != nullptr; };
+  if (!own_.with_gradients && std::any_of(calls->begin(), calls->end(), is_pass)) {
+    // What it goes through has to run with gradients: all over again.
+    if (tape.nodes_done() > 0 || is_mixed_tape(tape)) return false;
+    own_ = {};
+    own_.with_gradients = true;
+    return advance(slots);
+  }
   // Put back whatever is known of the calls: a library's may draw, too.
   const Ref before = generator_states(api_), start = own_.random ? own_.random : before;
   own_.refused = !before || (own_.random && !set_generator_states(own_.random.get())) || !run_calls(*calls);

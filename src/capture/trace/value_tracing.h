@@ -55,10 +55,11 @@ class ValueTracing final : public TraceFeature {
 
   /// Of one trace: its calls, run for their values beside it.
   struct Own {
-    std::vector<bool> done;  // by node
-    std::vector<Ref> env;    // by slot
-    Ref random;              // the generators' states behind these nodes; null: none has run
-    bool refused = false;    // a call may not run twice, or has failed
+    std::vector<bool> done;       // by node
+    std::vector<Ref> env;         // by slot
+    Ref random;                   // the generators' states behind these nodes; null: none has run
+    bool with_gradients = false;  // some lead through a backward pass
+    bool refused = false;         // a call may not run twice, or has failed
   };
   Own own_;
 };

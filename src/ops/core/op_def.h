@@ -231,6 +231,8 @@ struct OpDef {
   bool draws() const { return nondeterministic || kind == OpKind::kRandom; }
   /// Some values of the operands are an error (an index out of bounds): the program's call runs though nobody needs its results.
   bool checks_values = false;
+  /// It stops where a condition that the program has asked for falls otherwise than in the trace.
+  bool decides = false;
 
   // Derivatives, attached by the families derivatives_*. Without any of these a result that would need a gradient is
   // Unsupported.

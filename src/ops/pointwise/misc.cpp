@@ -44,6 +44,14 @@ void lower_checked(LowerContext& ctx) {
   });
 }
 
+void lower_decided(LowerContext& ctx) {
+  ctx.pointwise(0, [&ctx](LoopBuilder& b, std::span<const Expr> indices) {
+    const ScalarId fault = operand_at(ctx, b, 0, DType::kBool, indices);
+    stop_where(b, fault);
+    return fault;
+  });
+}
+
 void lower_finite(LowerContext& ctx) {
   const DType dtype = compute_dtype(ctx.result().dtype);
   ctx.pointwise(0, [&ctx, dtype](LoopBuilder& b, std::span<const Expr> indices) {
@@ -74,8 +82,11 @@ void register_checks(OpRegistry& r) {
   r.add(make_op({"checked", OpKind::kPointwise, "(Tensor self, Tensor fault) -> Tensor", ""}, meta, nullptr,
                 lower_checked));
   r.add(make_op({"checked_finite", OpKind::kPointwise, "(Tensor self) -> Tensor", ""}, meta, nullptr, lower_finite));
-  for (const char* name : {"checked", "checked_finite"}) r.amend(name).checks_values = true;
-  r.mark(&OpTraits::unnamed, {"checked", "checked_finite"});
+  // Of a condition that the program has asked for: its kernel comes before all that writes to inputs (order_units).
+  r.add(make_op({"decided", OpKind::kPointwise, "(Tensor fault) -> Tensor", ""}, meta, nullptr, lower_decided));
+  for (const char* name : {"checked", "checked_finite", "decided"}) r.amend(name).checks_values = true;
+  r.mark(&OpTraits::unnamed, {"checked", "checked_finite", "decided"});
+  r.amend("decided").decides = true;
 }
 
 enum class Bound : uint8_t { kBoth, kMin, kMax };
