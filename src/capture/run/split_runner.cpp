@@ -395,6 +395,8 @@ class TapeSplitter {
       const bool changed = !written.empty() && written.contains(owner_of(static_cast<int>(i)));
       if (slot.input && !changed) needs[i] = slot.requires_grad;
     }
+    for (const TapeNode& node : std::span(tape_.nodes()).first(first))
+      if (is_leaf_mark(node)) needs[static_cast<size_t>(node.outputs[0])] = true;
     return needs;
   }
 
