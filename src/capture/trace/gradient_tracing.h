@@ -57,6 +57,18 @@ class GradientTracing final : public TraceFeature {
   /// requires_grad_() of a tensor without a history; false where the trace cannot do it.
   bool make_leaf(PyObject* func, PyObject* args, PyObject* kwargs);
   bool is_made_leaf(int slot) const;
+  // stopped_leaves.cpp
+  /// requires_grad_(False) of a leaf from before the trace, and what takes that back. False: it is something else, or the trace
+  /// cannot do it, or has ended.
+  bool switch_leaf(PyObject* args, PyObject* kwargs);
+  /// Whether such a leaf does not require grad at present.
+  bool is_stopped(int slot) const { return own_.stopped.contains(slot); }
+  std::string why_not_into(const std::vector<int>& leaves) const;
+  /// The slot that calls get for the tensor in this one.
+  int operand_slot(int slot) const;
+  bool writes_to_stopped(int slot, const std::string& name, PyObject* kwargs) const;
+  /// The result, or the leaf that it stands for. Takes over the reference.
+  PyObject* program_object(PyObject* result) const;
   bool is_hooked(int slot) const;
   /// A factory with requires_grad=True.
   PyObject* record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
@@ -87,6 +99,7 @@ class GradientTracing final : public TraceFeature {
   bool call_hooks_after(PyObject* hooks, PyObject* variable);
   bool add_in_place(PyObject* sum, PyObject* gradient);
   void set_gradient(PyObject* tensor, PyObject* value);
+  void note_flag(PyObject* tensor, PyObject* flag);
 
   /// A result that keeps its gradient, since a call there.
   struct Retained {
@@ -100,6 +113,8 @@ class GradientTracing final : public TraceFeature {
     std::unordered_map<PyObject*, Ref> gradients;  // `.grad` of older tensors that was read or written
     // Tensors whose `.grad` was set to None first of all, and what it was.
     std::vector<std::pair<PyObject*, Ref>> cleared;
+    std::unordered_map<int, Ref> stopped;  // slots of leaves that do not require grad at present, and what calls get
+    std::unordered_map<PyObject*, Ref> placeholders;  // all of these, and the leaves that they stand for
   };
   Own own_;
 };

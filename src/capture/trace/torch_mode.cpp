@@ -117,9 +117,11 @@ PyObject* TorchTracing::answer_break(const TorchFunction& fn, PyObject* func, Py
   if (fn.name == "requires_grad_" && transforms().make_variable(args, kwargs))
     return Py_NewRef(PyTuple_GET_ITEM(args, 0));
   if (fn.name == "requires_grad_" && transforms().open_levels().empty() &&
-      (gradients().changes_nothing(args, kwargs) || gradients().make_leaf(func, args, kwargs))) {
+      (gradients().changes_nothing(args, kwargs) || gradients().switch_leaf(args, kwargs) ||
+       (tracing() && gradients().make_leaf(func, args, kwargs)))) {
     return Py_NewRef(PyTuple_GET_ITEM(args, 0));
   }
+  if (!tracing()) return PyObject_Call(func, args, kwargs);
   if (fn.name == "retain_grad" && gradients().retain_gradient(args, kwargs)) Py_RETURN_NONE;
   if (fn.name == "type") {
     PyObject* const converted = convert_type(args, kwargs);
@@ -206,7 +208,7 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
   if (fn.name.rfind("_foreach_", 0) == 0) {
     if (PyObject* done = each_tensor(fn.name.substr(9), args, kwargs); done != not_handled()) return done;
   }
-  return record(fn, func, args, kwargs);
+  return gradients().program_object(record(fn, func, args, kwargs));
 }
 
 /// `Tensor.type` that gives another dtype, as `Tensor.to`. Null, maybe without an error: it is another call.

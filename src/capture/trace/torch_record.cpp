@@ -5,6 +5,7 @@
 #include "capture/host/known_calls.h"
 #include "capture/host/numpy_api.h"
 #include "capture/tape/node_operators.h"
+#include "capture/trace/gradient_tracing.h"
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
@@ -158,11 +159,15 @@ Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
       return Ref::borrow(o);
     }
   }
-  const int slot = slot_for(o);
-  if (slot < 0) {
+  const int own = slot_for(o);
+  if (own < 0) {
     call.problem = "a tensor without meta form";
     return Ref::borrow(o);
   }
+  if (gradients().writes_to_stopped(own, call.fn.name, call.kwargs)) {
+    call.problem = "a write to a leaf that no longer requires grad";
+  }
+  const int slot = gradients().operand_slot(own);
   const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
   if (call.tensors > 1 && call.device && call.device.get() != info.device.get() &&
       on_meta(call.device.get()) != on_meta(info.device.get())) {

@@ -137,7 +137,14 @@ std::vector<int> GradientTracing::slots_cleared_first() const {
 void GradientTracing::perform_later_effects() {
   for (const Effect& effect : trace_->effects) {
     if (!effect.later || effect.nodes > trace_->tape.nodes_done()) continue;
-    trace_->transaction.keep_gradient(effect.target.get());
+    if (effect.name.get() == grad_name()) {
+      trace_->transaction.keep_gradient(effect.target.get());
+    } else {
+      const Ref before = attr_or_null(effect.target.get(), "requires_grad");
+      trace_->transaction.on_undo([tensor = effect.target, name = effect.name, before] {
+        return before && PyObject_GenericSetAttr(tensor.get(), name.get(), before.get()) == 0;
+      });
+    }
     if (!perform(effect)) forget_error();
   }
 }
@@ -297,7 +304,7 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
     forget_error();
   }
   if (ended) return ends().cut_trace() && ends().deliver() == 0 ? not_handled() : nullptr;
-  if (problem.empty() && pass.hooks) problem = hooks_problem(call, layouts);
+  if (problem.empty()) problem = pass.hooks ? hooks_problem(call, layouts) : why_not_into(call.variables);
   if (!problem.empty()) return graph_break("backward: " + problem) ? not_handled() : nullptr;
   // All that may break the graph comes before the node.
   std::vector<Ref> sums(layouts.size());

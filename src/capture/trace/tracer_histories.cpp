@@ -211,6 +211,7 @@ bool HistoryTracing::writes_histories() {
 NeedsGrad HistoryTracing::older_needs_grad(PyObject* tensor) {
   Trace& t = *trace_;
   const int known = t.tape.find(tensor);
+  if (gradients().is_stopped(known)) return NeedsGrad::kNo;
   if (known >= 0 && gradients().is_made_leaf(known)) return NeedsGrad::kYes;
   const Bypass bypass(bypass_);
   const bool needs = attribute_is_true(tensor, "requires_grad");

@@ -86,6 +86,7 @@ std::string GradientTracing::hooks_problem(const EngineCall& call,
                                            const std::vector<std::optional<GradientLayout>>& layouts) {
   Trace& t = *trace_;
   if (call.create) return "a hook on a tensor, with create_graph=True";
+  if (std::string stopped = why_not_into(call.variables); !stopped.empty()) return stopped;
   if (order_of_hooks(call).empty()) return "hooks on several operands of one operation, whose order is not known";
   for (size_t i = 0; i < layouts.size(); ++i) {
     if (!layouts[i] || !call.hooks[i] || PyTuple_GET_SIZE(first_of(call.hooks[i])) == 0) continue;

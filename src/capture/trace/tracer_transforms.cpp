@@ -121,7 +121,7 @@ int TransformTracing::transform_operand(PyObject* tensor, std::string& problem) 
   } else if (TensorMeta meta; trace_->tape.find(tensor) < 0 && !api_.read_meta(tensor, meta)) {
     problem = api_.why_not(tensor);
   } else {
-    slot = slot_for(tensor);
+    slot = gradients().operand_slot(slot_for(tensor));
     if (slot < 0) problem = "a tensor without meta form";
   }
   forget_error();

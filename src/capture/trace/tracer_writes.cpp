@@ -178,8 +178,11 @@ int WriteTracing::write_attribute(PyObject* owner, PyObject* name, PyObject* val
       PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && value != nullptr) {
     const Ref given = Ref::steal(PyTuple_Pack(2, owner, value));
     const Ref require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_");
-    if (gradients().changes_nothing(given.get(), nullptr) || gradients().make_leaf(require.get(), given.get(), nullptr))
+    if (gradients().changes_nothing(given.get(), nullptr) || gradients().switch_leaf(given.get(), nullptr) ||
+        (tracing() && gradients().make_leaf(require.get(), given.get(), nullptr))) {
       return 0;
+    }
+    if (!tracing()) return kNotHandled;
   }
   if (tensor && (descriptor != nullptr || api_.is_numpy(owner))) {
     return write_break("assignment to a tensor's attribute " + text_of(name));
