@@ -44,6 +44,7 @@ class FunctionTracing final : public TraceFeature {
   /// differentiated.
   PyObject* call_forward(const TracedCall& call);
   PyObject* attach_backward(PyObject* callable, PyObject* const* args);
+  std::vector<TapeNode> without_numbers(std::vector<TapeNode> nodes);
   std::string trace_backward(const FunctionCall& call, CustomBackward& made,
                              const std::function<Ref(PyObject*)>& backward);
   void record_custom(PyObject* func, const FunctionCall& call, PyObject* returned, std::string name, FunctionEnd end);

@@ -42,7 +42,10 @@ class HistoryTracing final : public TraceFeature {
   /// See note_silent_views().
   bool is_silent_view(int slot) const { return own_.silent_views.contains(slot); }
   /// The slot has a history from here on.
-  void gets_history(int slot) { own_.silent_views.erase(slot); }
+  void gets_history(int slot) {
+    own_.silent_views.erase(slot);
+    own_.given_histories.insert(slot);
+  }
 
   /// Nothing is left of the last trace.
   void reset() { own_ = {}; }
@@ -63,9 +66,10 @@ class HistoryTracing final : public TraceFeature {
   /// Of one trace.
   struct Own {
     std::map<size_t, History> histories;
-    std::unordered_set<int> silent_views;  // slots, see note_silent_views()
-    size_t looked = 0;                     // nodes that writes_histories() has seen
-    bool written = false;                  // what it has found
+    std::unordered_set<int> silent_views;     // slots, see note_silent_views()
+    std::unordered_set<int> given_histories;  // results of functions with a backward of the user's
+    size_t looked = 0;                        // nodes that writes_histories() has seen
+    bool written = false;                     // what it has found
   };
   mutable Own own_;  // answers are kept
 };

@@ -8,6 +8,7 @@
 #include "capture/host/known_calls.h"
 #include "capture/host/package.h"
 #include "capture/trace/function_tracing.h"
+#include "capture/trace/gradient_tracing.h"
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/torch_tracing.h"
 #include "capture/trace/tracer_internal.h"
@@ -73,7 +74,8 @@ PyObject* FunctionTracing::apply_function(PyObject* callable, PyObject* const* a
         const bool known = api_.is_plain_tensor(args[i]) && !api_.is_numpy(args[i]) &&
                            (t.tape.find(args[i]) >= 0 || api_.read_meta(args[i], meta));
         const int slot = known ? slot_for(args[i]) : -1;
-        const NeedsGrad answer = slot < 0 ? NeedsGrad::kUnknown : histories().needs_grad(slot);
+        const NeedsGrad answer =
+            slot < 0 || gradients().is_stopped(slot) ? NeedsGrad::kUnknown : histories().needs_grad(slot);
         forget_error();
         if (answer == NeedsGrad::kUnknown) return not_handled();
         if (answer == NeedsGrad::kYes) need = Py_True;
@@ -288,6 +290,26 @@ AheadRun FunctionTracing::trace_ahead(const std::function<Ref()>& call) {
   return run;
 }
 
+/// The steps without arithmetic on Python's numbers, which goes onto the tape at once: its operands are there before.
+std::vector<TapeNode> FunctionTracing::without_numbers(std::vector<TapeNode> nodes) {
+  Tape& tape = trace_->tape;
+  std::vector<TapeNode> left;
+  for (TapeNode& node : nodes) {
+    bool numbers = number_operation(node) != nullptr && !draws_by_numpy(node);
+    const auto look = [&](int slot) {
+      const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
+      numbers = numbers && info.number && (info.input || tape.maker(slot) != nullptr);
+    };
+    if (numbers) for_each_slot(node.args.get(), look);
+    if (numbers) {
+      tape.add_node(std::move(node));
+    } else {
+      left.push_back(std::move(node));
+    }
+  }
+  return left;
+}
+
 /// Runs the user's backward on cotangents that nobody has. Why that is no rule; empty: `made` is one.
 std::string FunctionTracing::trace_backward(const FunctionCall& call, CustomBackward& made,
                                             const std::function<Ref(PyObject*)>& backward) {
@@ -298,7 +320,7 @@ std::string FunctionTracing::trace_backward(const FunctionCall& call, CustomBack
     return backward(cotangents.get());
   });
   const Bypass bypass(bypass_);
-  made.nodes = std::move(run.nodes);
+  made.nodes = run.problem.empty() ? without_numbers(std::move(run.nodes)) : std::move(run.nodes);
   if (run.problem.empty()) run.problem = read_function_gradients(run.returned.get(), call, made);
   if (run.problem.empty()) run.problem = function_nodes_problem(call, made, run.slots);
   forget_error();

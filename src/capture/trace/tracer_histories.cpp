@@ -239,6 +239,7 @@ bool HistoryTracing::lacks_history(PyObject* tensor) {
 PyObject* HistoryTracing::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
+  if (gradients().is_stopped(slot)) return PyBool_FromLong(fn.name == "is_leaf" ? 1 : 0);
   if (slot >= 0 && transforms().open_levels().empty() && gradients().is_made_leaf(slot))
     Py_RETURN_TRUE;  // requires_grad, and is_leaf
   trace_->guard.check_grad = true;
@@ -308,9 +309,11 @@ void HistoryTracing::note_silent_views(const TapeNode& node) {
   if (operand < 0) return;
   const TapeSlot& slot = t.tape.slots()[static_cast<size_t>(operand)];
   const TapeNode* made = t.tape.makes(operand) ? t.tape.maker(operand) : nullptr;
-  const bool needs = made == nullptr ? slot.requires_grad
-                                     : own_.silent_views.contains(operand) || ((made->grad || is_leaf_mark(*made)) &&
-                                                                               needs_grad(operand) != NeedsGrad::kNo);
+  const bool needs = made == nullptr
+                         ? slot.requires_grad
+                         : own_.silent_views.contains(operand) ||
+                               ((made->grad || is_leaf_mark(*made) || own_.given_histories.contains(operand)) &&
+                                needs_grad(operand) != NeedsGrad::kNo);
   if (!needs) return;
   for (const int output : node.outputs) {
     if (output != operand) own_.silent_views.insert(output);

@@ -51,6 +51,7 @@ constexpr const char* kHostDerivatives[] = {
     "cos.host",
     "cosh.host",
     "ctc_loss.IntList",
+    "ctc_loss.Tensor",
     "cumprod",
     "digamma",
     "exp2.host",

@@ -22,6 +22,16 @@ constexpr HostRow kRows[] = {
 #undef TATARA_HOST_OP
 };
 
+/// The host has no kernel for tensors without data for lengths that are tensors.
+std::vector<TensorType> ctc_loss_meta(MetaContext& m) {
+  constexpr size_t kReduction = 5, kBatched = 3;
+  TensorType type = m.tensor(0);
+  const bool each = m.integer(kReduction) == 0 && type.sizes.size() == kBatched;
+  type.sizes = each ? std::vector<Expr>{type.sizes[1]} : std::vector<Expr>();
+  type.strides = contiguous_strides(m.ctx(), type.sizes);
+  return {std::move(type)};
+}
+
 }  // namespace
 
 void register_host_ops(OpRegistry& r) {
@@ -40,6 +50,7 @@ void register_host_ops(OpRegistry& r) {
     def.checks_values = row.beside == Beside::kChecks;
     r.add(std::move(def));
   }
+  r.amend("ctc_loss.Tensor").meta = ctc_loss_meta;
 }
 
 }  // namespace tatara
