@@ -5,6 +5,7 @@
 
 #include "capture/graph/tape_arguments.h"
 #include "capture/tape/node_operators.h"
+#include "runtime/host/host.h"
 #include "support/error.h"
 
 namespace tatara::capture {
@@ -81,11 +82,20 @@ bool TapeNumbers::take_condition(const TapeNode& node) {
 void TapeNumbers::check_conditions() {
   if (otherwise_ < 0) return;
   const Graph& graph = c_.made.graph;
-  for (size_t v = 0; v < graph.num_values(); ++v) {
-    if (graph.type(static_cast<ValueId>(v)).device.kind == DeviceKind::kCpu) continue;
+  const auto refuse = [this](const char* why) {
     UserLocation place = c_.tape->nodes()[condition_].location;
     place.call = static_cast<int>(condition_);
-    throw Unsupported("a condition in a graph of a GPU, whose kernels tell after the fact", place);
+    throw Unsupported(why, place);
+  };
+  for (size_t v = 0; v < graph.num_values(); ++v) {
+    const bool cpu = graph.type(static_cast<ValueId>(v)).device.kind == DeviceKind::kCpu;
+    if (!cpu) refuse("a condition in a graph of a GPU, whose kernels tell after the fact");
+  }
+  for (size_t n = 0; n < graph.num_nodes(); ++n) {
+    const std::string& name = graph.node(static_cast<NodeId>(n)).op->host_name;
+    const bool users = name.find("::") != std::string::npos && calls_users_code(name);
+    if (users)
+      refuse("a condition beside an operator of a library, which runs once, and only if the program comes to it");
   }
   static_cast<void>(c_.builder.unary("decided", otherwise_));
 }

@@ -205,3 +205,30 @@ def test_conditions_by_gradients() -> None:
         q = torch.randn(4, generator=torch.Generator().manual_seed(i))
         same(compiled(q), program(q), rtol=1e-5, atol=1e-6)
     assert _stats("breaks", "fallbacks") == (0, 0)
+
+
+def test_operators_of_libraries_run_once() -> None:
+    """Behind a condition they run where the program comes to them."""
+    calls = []
+
+    @torch.library.custom_op("tatara_tests::counted_behind", mutates_args=())
+    def counted(x: Tensor) -> Tensor:
+        calls.append(1)
+        return x * 2
+
+    @counted.register_fake
+    def _(x: Tensor) -> Tensor:
+        return torch.empty_like(x)
+
+    def program(x: Tensor) -> Tensor:
+        y = x.sin() * 2
+        return counted(y) + 1 if (y.cos() + x).sum() > 0 else y.exp()
+
+    compiled = tatara.compile(program)
+    for sign in (1, 1, 1, 1, -1, 1, -1, -1, 1):
+        x = torch.full((8, 4), 3.0) * sign
+        found = []
+        for function in (program, compiled):
+            calls.clear()
+            found.append([function(x), len(calls)])
+        same(found[1], found[0], rtol=1e-5, atol=1e-6)
