@@ -96,11 +96,27 @@ ScalarId operand_at(LowerContext& ctx, LoopBuilder& b, size_t arg, DType dtype, 
   return b.cast(b.load(operand, at), dtype);
 }
 
-DType operand_dtype(const LowerContext& ctx, std::span<const size_t> operands, Promotion promotion) {
+ScalarId converted_at(LowerContext& ctx, LoopBuilder& b, size_t arg, DType common, bool kept,
+                      std::span<const Expr> indices) {
+  const DType dtype = compute_dtype(common);
+  const ScalarId value = operand_at(ctx, b, arg, dtype, indices);
+  if (dtype == common) return value;
+  const int operand = ctx.operand_number(arg);
+  const TensorType* const type = operand < 0 ? nullptr : &ctx.operand(operand);
+  if (type != nullptr && type->dtype == common) return value;
+  const auto is_one = [](Expr size) { return size.is_const() && size.const_value() == 1; };
+  const bool number = type == nullptr || type->is_wrapped_number;
+  const bool single =
+      number || (type->device.kind == DeviceKind::kCpu && std::all_of(type->sizes.begin(), type->sizes.end(), is_one));
+  // Kernels of GPUs read what is one number of the CPU as it is.
+  if (single && (kept || ctx.result().device.kind != DeviceKind::kCpu)) return value;
+  return b.cast(b.cast(value, common), dtype);
+}
+
+DType common_dtype(const LowerContext& ctx, std::span<const size_t> operands, Promotion promotion) {
   const MetaContext meta(ctx.graph(), *ctx.node().op, ctx.node().args, DType::kFloat32);
-  DType dtype = meta.result_type(operands);
-  if (promotion == Promotion::kIntToFloat) dtype = floating(dtype, ctx.result().dtype);
-  return compute_dtype(dtype);
+  const DType dtype = meta.result_type(operands);
+  return promotion == Promotion::kIntToFloat ? floating(dtype, ctx.result().dtype) : dtype;
 }
 
 namespace {
@@ -109,20 +125,26 @@ struct Pointwise {
   std::vector<size_t> operands;
   Promotion promotion;
   PointwiseBody body;
+  Keeps keeps;
 
   ScalarId element(LowerContext& ctx, LoopBuilder& b, std::span<const Expr> indices) const {
     // Computed in the result's own type where that is the promoted one, so that inference and lowering cannot disagree.
-    const DType dtype =
-        promotion == Promotion::kBool ? operand_dtype(ctx, operands, promotion) : compute_dtype(ctx.result().dtype);
+    const DType common = promotion == Promotion::kBool ? common_dtype(ctx, operands, promotion) : ctx.result().dtype;
     std::vector<ScalarId> scalars;
-    for (const size_t i : operands) scalars.push_back(operand_at(ctx, b, i, dtype, indices));
-    return body(b, dtype, scalars);
+    for (const size_t i : operands) {
+      const int tensor = ctx.operand_number(i);
+      const bool number = tensor < 0 || ctx.operand(tensor).is_wrapped_number;
+      const bool kept = (keeps != Keeps::kNone && i == operands.back()) || (keeps == Keeps::kLastAndNumbers && number);
+      scalars.push_back(converted_at(ctx, b, i, common, kept, indices));
+    }
+    return body(b, compute_dtype(common), scalars);
   }
 };
 }  // namespace
 
-LowerFn pointwise_lower(std::vector<size_t> operands, Promotion promotion, PointwiseBody body) {
-  const auto shared = std::make_shared<const Pointwise>(Pointwise{std::move(operands), promotion, std::move(body)});
+LowerFn pointwise_lower(std::vector<size_t> operands, Promotion promotion, PointwiseBody body, Keeps keeps) {
+  const auto shared =
+      std::make_shared<const Pointwise>(Pointwise{std::move(operands), promotion, std::move(body), keeps});
   return [shared](LowerContext& ctx) {
     // The operator outlives its nodes, and two pointers need no memory of their own.
     const Pointwise* const op = shared.get();

@@ -27,13 +27,19 @@ DType promoted(MetaContext& m, std::span<const size_t> operands, Promotion promo
 
 /// Argument `arg` of a node being lowered as a scalar of `dtype` at the output's indices: a broadcast load or a constant.
 ScalarId operand_at(LowerContext& ctx, LoopBuilder& b, size_t arg, DType dtype, std::span<const Expr> indices);
+/// The same as eager's iterator hands it to the kernel of `common`, the dtype that the operands are promoted to: converted to that,
+/// which rounds where it is a half type. `kept`: an operand of one element is read as it is.
+ScalarId converted_at(LowerContext& ctx, LoopBuilder& b, size_t arg, DType common, bool kept,
+                      std::span<const Expr> indices);
 ScalarId number_as(LoopBuilder& b, const Scalar& value, DType dtype);
-/// The type in which a node over these arguments computes: their promotion (integers made floating on request), widened
-/// for half types.
-DType operand_dtype(const LowerContext& ctx, std::span<const size_t> operands, Promotion promotion);
+/// What these arguments are promoted to (integers made floating on request).
+DType common_dtype(const LowerContext& ctx, std::span<const size_t> operands, Promotion promotion);
 /// Defines output 0 as body(scalars of the operands, all of the computing dtype).
 using PointwiseBody = std::function<ScalarId(LoopBuilder&, DType, std::span<const ScalarId>)>;
-LowerFn pointwise_lower(std::vector<size_t> operands, Promotion promotion, PointwiseBody body);
+/// Which operands of one element eager's kernels of half types read as they are, without rounding.
+enum class Keeps : uint8_t { kNone, kLast, kLastAndNumbers };
+LowerFn pointwise_lower(std::vector<size_t> operands, Promotion promotion, PointwiseBody body,
+                        Keeps keeps = Keeps::kNone);
 MetaFn pointwise_meta(std::vector<size_t> operands, Promotion promotion);
 
 }  // namespace tatara::ops

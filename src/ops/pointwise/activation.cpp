@@ -28,6 +28,7 @@ enum class ActivationLayout : uint8_t { kIterator, kPreserved, kContiguous };
 MetaFn unary_meta(bool integers_too, ActivationLayout layout) {
   return [=](MetaContext& m) -> std::vector<TensorType> {
     const TensorType& self = m.tensor(0);
+    if (is_complex(self.dtype)) throw Unsupported(m.op().name + " of complex numbers runs by the host");
     if (!is_floating(self.dtype) && !(integers_too && is_integral(self.dtype))) {
       throw InvalidArgument(str_cat("\"", m.op().name, "\" not implemented for '", dtype_name(self.dtype), "'"));
     }
@@ -232,8 +233,10 @@ Values decompose_prelu(GraphBuilder& b, std::span<const Arg> arguments) {
   }
   const DType wide = compute_dtype(self.dtype);
   const ValueId x = with_tied_gradient(b, b.cast(args.tensor(0), wide), {args.tensor(0), weight});
-  const ValueId scaled = b.binary("mul", b.cast(weight, wide), x);
-  return {b.cast(b.where(b.binary("gt", x, Scalar(int64_t{0})), x, scaled), self.dtype)};
+  const ValueId positive = b.binary("gt", x, Scalar(int64_t{0}));
+  // An infinite weight times nothing would be a gradient where it is not read.
+  const ValueId negative = b.op("where", {TensorArg{positive}, Scalar(0.0), TensorArg{x}});
+  return {b.cast(b.where(positive, x, b.binary("mul", b.cast(weight, wide), negative)), self.dtype)};
 }
 
 }  // namespace

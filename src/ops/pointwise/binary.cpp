@@ -92,6 +92,9 @@ MetaFn binary_row_meta(const BinaryRow& row) {
     const DType common = m.result_type(both);
     refuse(row.name, row.refuse, common);
     const bool trusted = row.names[0] == '\0';
+    if (row.op == Op::kNextafter && compute_dtype(common) != common) {
+      throw Unsupported("nextafter of half types runs by the host");
+    }
     const bool integer_division = row.op == Op::kFloorDiv || row.op == Op::kMod || row.op == Op::kFmod ||
                                   row.op == Op::kShl || row.op == Op::kShr;
     // Division by an integer zero raises, and shifts past the width have torch's own results: only known numbers are
@@ -101,6 +104,12 @@ MetaFn binary_row_meta(const BinaryRow& row) {
     }
     return {pointwise_type(m, both, promoted(m, both, row.promotion))};
   };
+}
+
+/// A number times a tensor is the tensor times the number.
+Keeps kept_by(Op op) {
+  if (op == Op::kMul) return Keeps::kLastAndNumbers;
+  return op == Op::kDiv || op == Op::kFloorDiv ? Keeps::kLast : Keeps::kNone;
 }
 
 /// floor division of floats as CPython and torch do it: exact floor of the quotient by way of fmod.
@@ -168,19 +177,19 @@ bool is_zero_number(const Scalar& s) {
 
 LowerFn sum_lower(Sum form) {
   return [form](LowerContext& ctx) {
-    const DType dtype = compute_dtype(ctx.result().dtype);
+    const DType common = ctx.result().dtype, dtype = compute_dtype(common);
     const auto* const fixed = std::get_if<Scalar>(&ctx.node().args[2]);
     const Scalar alpha = fixed != nullptr ? *fixed : Scalar(0.0);
-    ctx.pointwise(0, [&ctx, form, dtype, alpha](LoopBuilder& b, std::span<const Expr> indices) {
-      ScalarId x = operand_at(ctx, b, 0, dtype, indices);
-      ScalarId y = operand_at(ctx, b, 1, dtype, indices);
+    ctx.pointwise(0, [&ctx, form, common, dtype, alpha](LoopBuilder& b, std::span<const Expr> indices) {
+      ScalarId x = converted_at(ctx, b, 0, common, false, indices);
+      ScalarId y = converted_at(ctx, b, 1, common, false, indices);
       if (form == Sum::kRsub) std::swap(x, y);
       if (dtype == DType::kBool) {
         const ScalarId scaled = is_zero_number(alpha) ? b.constant_int(0, dtype) : y;
         return b.apply2(Op::kOr, x, scaled);
       }
       const bool scaled = !equals_one(alpha);
-      if (scaled) y = b.apply2(Op::kMul, y, operand_at(ctx, b, 2, dtype, {}));
+      if (scaled) y = b.apply2(Op::kMul, y, converted_at(ctx, b, 2, common, false, {}));
       return b.apply2(form == Sum::kAdd ? Op::kAdd : Op::kSub, x, y);
     });
   };
@@ -219,9 +228,9 @@ ScalarId power_by_number(LoopBuilder& b, DType dtype, std::span<const ScalarId> 
 /// x ** n for the exponents that eager computes without pow().
 LowerFn pow_lower() {
   return [](LowerContext& ctx) {
-    const DType dtype = compute_dtype(ctx.result().dtype);
-    ctx.pointwise(0, [&ctx, dtype](LoopBuilder& b, std::span<const Expr> indices) {
-      const ScalarId x = operand_at(ctx, b, 0, dtype, indices);
+    const DType common = ctx.result().dtype, dtype = compute_dtype(common);
+    ctx.pointwise(0, [&ctx, common, dtype](LoopBuilder& b, std::span<const Expr> indices) {
+      const ScalarId x = converted_at(ctx, b, 0, common, false, indices);
       if (const auto* scalar = std::get_if<Scalar>(&ctx.node().args[1])) {
         double exponent = 0;
         bool known = true;
@@ -241,7 +250,7 @@ LowerFn pow_lower() {
         if (known && real && exponent == -1) return b.apply1(Op::kReciprocal, x);
         if (known && real && exponent == -2) return b.apply1(Op::kReciprocal, b.apply2(Op::kMul, x, x));
       }
-      const ScalarId v[] = {x, operand_at(ctx, b, 1, dtype, indices)};
+      const ScalarId v[] = {x, converted_at(ctx, b, 1, common, false, indices)};
       const int number = ctx.operand_number(1);
       const bool varies = number >= 0 && ctx.operand(number).is_wrapped_number;
       return varies ? power_by_number(b, dtype, v) : power(b, dtype, v);
@@ -371,7 +380,7 @@ void register_pointwise_binary(OpRegistry& r) {
   for (const BinaryRow& row : kBinaryRows) {
     OpDef def =
         make_op({row.name, OpKind::kPointwise, tensors_only(row.name) ? kTensors : kSchema, row.names, row.inplace},
-                binary_row_meta(row), nullptr, pointwise_lower({0, 1}, row.promotion, row_body(row)));
+                binary_row_meta(row), nullptr, pointwise_lower({0, 1}, row.promotion, row_body(row), kept_by(row.op)));
     def.reflected_names = row.reflected;
     r.add(std::move(def));
   }
@@ -428,10 +437,11 @@ void register_pointwise_binary(OpRegistry& r) {
       },
       nullptr,
       [](LowerContext& ctx) {
-        const DType dtype = compute_dtype(ctx.result().dtype);
+        const DType common = ctx.result().dtype, dtype = compute_dtype(common);
         const auto* mode = std::get_if<std::string>(&ctx.node().args[2]);
-        ctx.pointwise(0, [&ctx, dtype, mode](LoopBuilder& b, std::span<const Expr> indices) {
-          const ScalarId v[] = {operand_at(ctx, b, 0, dtype, indices), operand_at(ctx, b, 1, dtype, indices)};
+        ctx.pointwise(0, [&ctx, common, dtype, mode](LoopBuilder& b, std::span<const Expr> indices) {
+          const ScalarId v[] = {converted_at(ctx, b, 0, common, false, indices),
+                                converted_at(ctx, b, 1, common, true, indices)};
           if (mode == nullptr) return b.apply(Op::kDiv, dtype, v);
           return round_quotient(b, dtype, v, *mode == "floor");
         });

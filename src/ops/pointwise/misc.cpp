@@ -126,11 +126,11 @@ LowerFn clamp_lower(Bound bound) {
 /// addcmul, addcdiv: self + value * a (*|/) b.
 LowerFn addc_lower(Op op) {
   return [op](LowerContext& ctx) {
-    const DType dtype = compute_dtype(ctx.result().dtype);
-    ctx.pointwise(0, [&ctx, dtype, op](LoopBuilder& b, std::span<const Expr> indices) {
-      const ScalarId self = operand_at(ctx, b, 0, dtype, indices);
-      const ScalarId a = operand_at(ctx, b, 1, dtype, indices);
-      const ScalarId c = operand_at(ctx, b, 2, dtype, indices);
+    const DType common = ctx.result().dtype, dtype = compute_dtype(common);
+    ctx.pointwise(0, [&ctx, common, dtype, op](LoopBuilder& b, std::span<const Expr> indices) {
+      const ScalarId self = converted_at(ctx, b, 0, common, false, indices);
+      const ScalarId a = converted_at(ctx, b, 1, common, false, indices);
+      const ScalarId c = converted_at(ctx, b, 2, common, false, indices);
       // Eager's order of operations: self + (value * a) op b.
       const ScalarId scaled = b.apply2(Op::kMul, operand_at(ctx, b, 3, dtype, {}), a);
       return b.apply2(Op::kAdd, self, b.apply2(op, scaled, c));
@@ -150,11 +150,13 @@ MetaFn addc_meta(bool division) {
 }
 
 void lerp_lower(LowerContext& ctx) {
-  const DType dtype = compute_dtype(ctx.result().dtype);
-  ctx.pointwise(0, [&ctx, dtype](LoopBuilder& b, std::span<const Expr> indices) {
-    const ScalarId start = operand_at(ctx, b, 0, dtype, indices);
-    const ScalarId end = operand_at(ctx, b, 1, dtype, indices);
-    const ScalarId weight = operand_at(ctx, b, 2, dtype, indices);
+  const DType common = ctx.result().dtype, dtype = compute_dtype(common);
+  const int number = ctx.operand_number(2);
+  const bool is_number = number < 0 || ctx.operand(number).is_wrapped_number;  // a parameter of eager's kernel
+  ctx.pointwise(0, [&ctx, common, dtype, is_number](LoopBuilder& b, std::span<const Expr> indices) {
+    const ScalarId start = converted_at(ctx, b, 0, common, false, indices);
+    const ScalarId end = converted_at(ctx, b, 1, common, false, indices);
+    const ScalarId weight = converted_at(ctx, b, 2, common, is_number, indices);
     // As eager: from the nearer end, so that weight 1 gives the end exactly.
     const ScalarId gap = b.apply2(Op::kSub, end, start);
     const ScalarId low = b.apply2(Op::kAdd, start, b.apply2(Op::kMul, weight, gap));

@@ -37,7 +37,9 @@ void lower_logit(LowerContext& ctx) {
       const DType wide = DType::kFloat64;  // of Python's arithmetic
       const ScalarId eps = operand_at(ctx, b, 1, wide, {});
       const ScalarId rest = b.apply2(Op::kSub, number(b, 1, wide), eps);
-      x = b.apply2(Op::kMin, b.apply2(Op::kMax, x, b.cast(eps, t)), b.cast(rest, t));
+      // Compared as eager does: a NaN bounds nothing.
+      const ScalarId low = b.cast(eps, t), high = b.cast(rest, t);
+      x = b.select(b.compare(Op::kLt, x, low), low, b.select(b.compare(Op::kGt, x, high), high, x));
     }
     return b.apply1(Op::kLog, b.apply2(Op::kDiv, x, b.apply2(Op::kSub, number(b, 1, t), x)));
   });

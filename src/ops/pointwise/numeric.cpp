@@ -224,6 +224,11 @@ Values decompose_addr(GraphBuilder& b, std::span<const Arg> arguments) {
   if (args.rank(1) != 1 || args.rank(2) != 1) throw InvalidArgument("addr: Expected 1-D argument vec1 and vec2");
   const DType dtype = promote_types(args.type(0).dtype, promote_types(args.type(1).dtype, args.type(2).dtype));
   if (dtype == DType::kBool || is_complex(dtype)) throw Unsupported("addr of this dtype");
+  for (const size_t i : {size_t{3}, size_t{4}}) {
+    if (!args.is_tensor(i) && std::holds_alternative<bool>(args.scalar(i))) {
+      throw InvalidArgument("Boolean beta and alpha only supported for Boolean results.");
+    }
+  }
   const auto number = [&](size_t i) { return args.quantity(i); };
   const auto factor = [&](size_t i) { return is_floating(dtype) ? number(i).arg() : Arg(Scalar(args.integer(i))); };
   const std::vector<Expr> sizes{args.type(1).sizes[0], args.type(2).sizes[0]};

@@ -24,7 +24,6 @@ DType common_dtype(GraphBuilder& b, const Args& args) {
 using ElementLoss = ValueId (*)(GraphBuilder&, ValueId difference, const Quantity& parameter);
 
 ValueId square(GraphBuilder& b, ValueId d, const Quantity&) { return b.binary("mul", d, d); }
-ValueId absolute(GraphBuilder& b, ValueId d, const Quantity&) { return b.unary("abs", d); }
 
 /// Where `far` holds no square is taken: its derivative there must be zero, not infinity times zero.
 ValueId unless(GraphBuilder& b, ValueId far, ValueId z) {
@@ -41,10 +40,19 @@ ValueId smooth_l1(GraphBuilder& b, ValueId d, const Quantity& beta) {
 
 ValueId huber(GraphBuilder& b, ValueId d, const Quantity& delta) {
   const ValueId z = b.unary("abs", d);
+  const bool single = b.type(z).dtype != DType::kFloat64;
+  const double largest = single ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+  if (!delta.varies() && delta.fixed() > largest) return b.binary("mul", b.binary("mul", z, Scalar(0.5)), z);
   const ValueId far = with_number(b, "gt", z, delta), near = unless(b, far, z);
   const ValueId inner = b.binary("mul", b.binary("mul", near, Scalar(0.5)), near);
   const ValueId outer = with_number(b, "mul", with_number(b, "sub", z, 0.5 * delta), delta);
   return b.where(far, outer, inner);
+}
+
+/// Eager's is made of these operators, of any dtypes.
+Values decompose_l1(GraphBuilder& b, std::span<const Arg> arguments) {
+  const Args args(b, arguments);
+  return {reduced(b, b.unary("abs", b.binary("sub", args.tensor(0), args.tensor(1))), args.integer(2))};
 }
 
 DecomposeFn difference_loss(ElementLoss element) {
@@ -163,13 +171,16 @@ ValueId class_shape(GraphBuilder& b, ValueId weight, int64_t rank, int64_t dim) 
   return b.reshape(weight, sizes);
 }
 
+/// As eager asks: a NaN smooths nothing.
+bool smooths(const Quantity& smoothing) { return smoothing.varies() || smoothing.fixed() > 0; }
+
 ValueId probability_loss(GraphBuilder& b, ValueId self, ValueId target, ValueId weight, int64_t reduction,
                          const Quantity& smoothing) {
   const TensorType type = b.type(self);
   if (!is_floating(b.type(target).dtype)) throw InvalidArgument("Expected floating point type for target");
   const int64_t dim = type.dim() == 1 ? 0 : 1;
   const Expr classes = type.sizes[static_cast<size_t>(dim)];
-  if (!smoothing.is(0)) {
+  if (smooths(smoothing)) {
     if (!classes.is_const()) throw Unsupported("label smoothing over a symbolic number of classes");
     const ValueId kept = with_number(b, "mul", target, 1.0 - smoothing);
     target = with_number(b, "add", kept, smoothing / static_cast<double>(classes.const_value()));
@@ -225,7 +236,7 @@ Values decompose_cross_entropy(GraphBuilder& b, std::span<const Arg> arguments) 
     if (args.integer(4) >= 0) throw InvalidArgument("ignore_index is not supported for floating point target");
     return {probability_loss(b, self, target, args.tensor(2), args.integer(3), smoothing)};
   }
-  if (!smoothing.is(0)) {
+  if (smooths(smoothing)) {
     return {smoothed_loss(b, self, target, args.tensor(2), args.integer(3), args.integer(4), smoothing)};
   }
   const int64_t dim = type.dim() == 1 ? 0 : 1;
@@ -285,8 +296,7 @@ void register_loss(OpRegistry& r) {
   };
   add("mse_loss", "(Tensor self, Tensor target, int reduction=1) -> Tensor", "torch._C._nn.mse_loss",
       difference_loss(square));
-  add("l1_loss", "(Tensor self, Tensor target, int reduction=1) -> Tensor", "torch._C._nn.l1_loss",
-      difference_loss(absolute));
+  add("l1_loss", "(Tensor self, Tensor target, int reduction=1) -> Tensor", "torch._C._nn.l1_loss", decompose_l1);
   add("smooth_l1_loss", "(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor",
       "torch._C._nn.smooth_l1_loss", difference_loss(smooth_l1));
   add("huber_loss", "(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor",

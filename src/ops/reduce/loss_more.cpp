@@ -85,7 +85,8 @@ Values decompose_multi_margin(GraphBuilder& b, std::span<const Arg> arguments) {
   }
   const ValueId target = b.reshape(args.tensor(1), {rows, b.ctx().constant(1)});
   const ValueId own = b.op("gather", {TensorArg{x}, int_arg(1), TensorArg{target}});
-  ValueId gap = positive(b, b.binary("add", with_number(b, "rsub", own, args.quantity(3)), x));
+  ValueId gap = b.binary("add", with_number(b, "rsub", own, args.quantity(3)), x);
+  gap = b.where(b.binary("gt", gap, Scalar(int64_t{0})), gap, zero_like(b, gap));  // also where it is NaN
   if (p == 2) gap = b.binary("mul", gap, gap);
   if (!args.none(4)) {
     const ValueId weight = b.op(

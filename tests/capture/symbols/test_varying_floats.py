@@ -42,9 +42,9 @@ SPECIAL = (
 
 # Differ from eager for a number that is the same in each call, too.
 FIXED = {
-    ("rpow", True), ("torch_pow", True), ("hardtanh", "nan"), ("hardshrink", "nan"),
-    ("logit", "nan"), ("prelu", "nan"), ("prelu", "inf"), ("prelu", 1e300), ("smoothing", "nan"), ("multi_margin", "nan"),
-    ("addmm", "inf"), ("addmm_alpha", "inf"), ("huber", "inf"), ("huber", 1e300), ("adam", -1.0), ("addr", True),
+    # Eager fails an assertion of its own; its vector code and its scalar code differ; other products of matrices; last bits.
+    ("rpow", True), ("torch_pow", True), ("hardtanh", "nan"), ("hardshrink", "nan"), ("addmm", "inf"),
+    ("addmm_alpha", "inf"), ("adam", -1.0),
 }  # fmt: skip
 
 
