@@ -30,6 +30,12 @@ const PyTypeObject* python_class() {
   return made;
 }
 
+/// A tensor of the host's, whose methods in C take real numbers only: it has refused a symbolic one before.
+bool is_host_tensor(const PyTypeObject* type) {
+  while (type != nullptr && std::strcmp(type->tp_name, "torch._C.TensorBase") != 0) type = type->tp_base;
+  return type != nullptr;
+}
+
 TraceSymbols* symbols_of(PyObject* number) {
   if (is_symbolic_float(number)) return float_symbols(number);
   return is_derived_int(number) ? derived_int_symbols(number) : int_symbols(number);
@@ -119,19 +125,21 @@ PyObject* meet_other(const BinaryOp& op, PyObject* a, PyObject* b) {
   const PyNumberMethods* own = Py_TYPE(other)->tp_as_number;
   const PyNumberMethods* python = python_class()->tp_as_number;
   if (own == nullptr) Py_RETURN_NOTIMPLEMENTED;
+  const bool by_value = is_host_tensor(Py_TYPE(other));
   if (op.slot == nullptr) {
-    if (own->nb_power == nullptr || own->nb_power == python->nb_power) Py_RETURN_NOTIMPLEMENTED;
+    if (own->nb_power == nullptr || (own->nb_power == python->nb_power && !by_value)) Py_RETURN_NOTIMPLEMENTED;
     return own->nb_power(plain_number(a).get(), plain_number(b).get(), Py_None);
   }
   const binaryfunc slot = own->*op.slot;
-  if (slot == nullptr || slot == python->*op.slot) Py_RETURN_NOTIMPLEMENTED;
+  if (slot == nullptr || (slot == python->*op.slot && !by_value)) Py_RETURN_NOTIMPLEMENTED;
   return slot(plain_number(a).get(), plain_number(b).get());
 }
 
 PyObject* compare_with_other(PyObject* a, PyObject* b, int op) {
   const richcmpfunc slot = Py_TYPE(b)->tp_richcompare;
-  if (slot == nullptr || slot == PyBaseObject_Type.tp_richcompare || slot == python_class()->tp_richcompare ||
-      b == Py_None || PyUnicode_Check(b) || PyTuple_Check(b) || PyType_Check(b)) {
+  const bool generic = slot == python_class()->tp_richcompare && !is_host_tensor(Py_TYPE(b));
+  if (slot == nullptr || slot == PyBaseObject_Type.tp_richcompare || generic || b == Py_None || PyUnicode_Check(b) ||
+      PyTuple_Check(b) || PyType_Check(b)) {
     Py_RETURN_NOTIMPLEMENTED;
   }
   static constexpr int kMirrored[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};  // in the order of Py_LT...

@@ -67,6 +67,8 @@ class NumberTracing final : public TraceFeature {
   PyObject* symbolic_call(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs);
   PyObject* symbolic_binary(int op, PyObject* left, PyObject* right);
   PyObject* symbolic_compare(int op, PyObject* left, PyObject* right);
+  /// A function of the module `operator`, by its name.
+  PyObject* symbolic_function(const char* name, PyObject* left, PyObject* right);
   PyObject* symbolic_slice(PyObject* size, PyObject* key);
   PyObject* symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs);
   bool specialize_operands(PyObject* args, PyObject* kwargs);

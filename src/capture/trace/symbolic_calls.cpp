@@ -432,11 +432,29 @@ PyObject* NumberTracing::symbolic_operator(PyObject* tensor, const char* method,
                                       : torch().torch_function(func.get(), args.get(), nullptr);
 }
 
+namespace {
+
+/// In the order of BINARY_OP; behind them come the in-place ones.
+constexpr const char* kBinaryNames[] = {"add", "and", "floordiv", "lshift", "matmul",  "mul", "mod",
+                                        "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
+constexpr int kOperatorCount = std::size(kBinaryNames);
+/// In the order of Py_LT...
+constexpr const char* kCompareNames[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
+
+/// A function of the module `operator`.
+bool is_operator_function(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) return false;
+  PyObject* const module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  return module != nullptr && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "_operator") == 0;
+}
+
+}  // namespace
+
 PyObject* NumberTracing::symbolic_binary(int op, PyObject* left, PyObject* right) {
-  static const char* const kNames[] = {"add", "and", "floordiv", "lshift", "matmul",  "mul", "mod",
-                                       "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
-  constexpr int kInplace = 13;  // NB_INPLACE_ADD
-  const auto method = [&](const char* prefix) { return "__" + (prefix + std::string(kNames[op % kInplace])) + "__"; };
+  constexpr int kInplace = kOperatorCount;  // NB_INPLACE_ADD
+  const auto method = [&](const char* prefix) {
+    return "__" + (prefix + std::string(kBinaryNames[op % kInplace])) + "__";
+  };
   if (is_symbolic_number(right) && api_.is_tensor(left)) {
     if (op >= kInplace) return symbolic_operator(left, method("i").c_str(), right);
     return symbolic_operator(left, method("").c_str(), right);
@@ -471,10 +489,25 @@ PyObject* NumberTracing::symbolic_slice(PyObject* size, PyObject* key) {
 }
 
 PyObject* NumberTracing::symbolic_compare(int op, PyObject* left, PyObject* right) {
-  static const char* const kNames[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
   static const char* const kMirrored[] = {"__gt__", "__ge__", "__eq__", "__ne__", "__lt__", "__le__"};
-  if (is_symbolic_number(right) && api_.is_tensor(left)) return symbolic_operator(left, kNames[op], right);
+  if (is_symbolic_number(right) && api_.is_tensor(left)) return symbolic_operator(left, kCompareNames[op], right);
   if (is_symbolic_number(left) && api_.is_tensor(right)) return symbolic_operator(right, kMirrored[op], left);
+  return not_handled();
+}
+
+PyObject* NumberTracing::symbolic_function(const char* name, PyObject* left, PyObject* right) {
+  const std::string_view wanted(name);
+  for (int op = 0; op < kOperatorCount; ++op) {
+    std::string own = kBinaryNames[op];
+    if (wanted == "i" + own) return symbolic_binary(op + kOperatorCount, left, right);
+    if (own == "and" || own == "or") own += "_";
+    if (wanted == own) return symbolic_binary(op, left, right);
+  }
+  for (size_t op = 0; op < std::size(kCompareNames); ++op) {
+    if (wanted == std::string_view(kCompareNames[op]).substr(2, 2)) {
+      return symbolic_compare(static_cast<int>(op), left, right);
+    }
+  }
   return not_handled();
 }
 
@@ -486,6 +519,10 @@ PyObject* NumberTracing::symbolic_call(PyObject* callable, const KnownCall& know
   if (PyCFunction_Check(callable) && count == 1 && api_.is_tensor(first) && no_keywords &&
       std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "len") == 0) {
     return symbolic_length(first);
+  }
+  if (no_keywords && count == 2 && is_operator_function(callable)) {
+    const char* name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+    if (PyObject* made = symbolic_function(name, first, PyTuple_GET_ITEM(args, 1)); made != not_handled()) return made;
   }
   if (no_keywords) {
     Ref made = number_call(callable, known, args);
