@@ -139,7 +139,8 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
     tensors.push_back(std::move(placeholder));
   }
   const bool sequence = gives_sequence(fn.name, args.get());
-  if (fn.name == "__setitem__") {
+  const bool into = kwargs && PyDict_GetItemString(kwargs.get(), "out") != nullptr;
+  if (fn.name == "__setitem__" || (into && sequence)) {  // a list of tensors is filled, and not given back
     result = Ref::borrow(Py_None);
   } else if (tensors.size() == 1 && !sequence) {
     result = tensors[0];
@@ -151,7 +152,8 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
     // Python's functions have names for their results; the dispatcher's operators give tuples, and lists where they give any
     // number of tensors.
     const Ref types = attr(api_.torch.get(), "return_types");
-    const Ref named = fn.dispatcher ? Ref() : attr_or_null(types.get(), fn.name.c_str());
+    const std::string type_name = into ? fn.name + "_out" : fn.name;
+    const Ref named = fn.dispatcher ? Ref() : attr_or_null(types.get(), type_name.c_str());
     if (named) result = Ref::steal(PyObject_CallOneArg(named.get(), result.get()));
     if (fn.dispatcher && sequence) result = Ref::steal(PySequence_List(result.get()));
     node.sequence = true;

@@ -566,6 +566,8 @@ Ref ValueTracing::with_numbers(PyObject* func, PyObject* args, PyObject* kwargs)
     if (!api_.is_plain_tensor(o) || (method && o == self)) return Ref::borrow(o);
     const DType dtype = dtype_in(o);
     if (PyLong_AsLong(attr_or_null(o, "ndim").get()) != 0) return Ref::borrow(o);
+    // Some take integers of 64 bits alone (tensor_split): the host says so.
+    if (is_integral(dtype) && dtype != DType::kInt64 && dtype != DType::kBool) return Ref::borrow(o);
     const Ref operand = Ref::steal(PyTuple_Pack(1, o));
     Ref value = Ref::steal(torch().answer_constant(item, operand.get(), nullptr));
     const bool whole = !is_floating(dtype) && !is_complex(dtype) && dtype != DType::kBool;

@@ -372,6 +372,10 @@ void lower_take(LowerContext& ctx) {
     Expr flat = lookup(b, b.load(1, out), count, true);
     std::vector<Expr> at(self.sizes.size());
     for (size_t d = at.size(); d-- > 0;) {
+      if (self.sizes[d].is_const() && self.sizes[d].const_value() == 0) {  // nothing to take, from nothing
+        at[d] = ec.constant(0);
+        continue;
+      }
       at[d] = d == 0 ? flat : ec.simplify(ec.mod(flat, self.sizes[d]));
       if (d > 0) flat = ec.simplify(ec.floordiv(flat, self.sizes[d]));
     }
@@ -393,7 +397,7 @@ Values decompose_take_along_dim(GraphBuilder& b, std::span<const Arg> arguments)
   const TensorType ti = b.type(index);
   if (ts.dim() != ti.dim())
     throw InvalidArgument("torch.take_along_dim(): input and indices should have the same number of dimensions");
-  const int64_t dim = args.dim(2, ts.dim());
+  const int64_t dim = args.real_dim(2, ts.dim());
   std::vector<Expr> self_sizes = ts.sizes;
   std::vector<Expr> index_sizes = ti.sizes;
   for (size_t d = 0; d < self_sizes.size(); ++d) {
