@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch._library.custom_ops import OPDEFS
+from torch.utils._pytree import tree_leaves
 
 from tatara.torch._functions import Context
 
@@ -157,23 +158,45 @@ def _context(definition: Any, inputs: dict[str, Any], results: list[Any], needs:
     return context
 
 
-def has_registered_derivative(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], results: Any) -> bool:
+def registered_derivative(
+    operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], results: Any
+) -> list[bool] | None:
     """Whether the operator's gradients come from a function that is registered in Python, and it gives them to all its results
-    that are numbers. The operands and results are tensors without data.
+    that are numbers. The operands and results are tensors without data. If so: of each operand, and of all results, whether the
+    function's context holds them with their history, so that the gradients may depend on them.
     """
     definition = _definition(operator)
     if definition is None or any(_is_list(a) for a in definition._opoverload._schema.arguments):
-        return False
+        return None
     inputs = {
-        a.name: args[i] if i < len(args) and not a.kwarg_only else kwargs.get(a.name, a.default_value)
+        a.name: _with_history(args[i] if i < len(args) and not a.kwarg_only else kwargs.get(a.name, a.default_value))
         for i, a in enumerate(definition._opoverload._schema.arguments)
     }
+    made = [_with_history(r) for r in results]
     try:
-        context = _context(definition, inputs, list(results), (True,) * len(inputs))
+        with torch.enable_grad():
+            context = _context(definition, inputs, made, (True,) * len(inputs))
     except Exception:  # the user's code may want data: the host then runs the operator's derivative
-        return False
+        return None
     state = vars(context)
-    return not state.get("non_differentiable") and not state.get("dirty_tensors") and _materializes(context)
+    if state.get("non_differentiable") or state.get("dirty_tensors") or not _materializes(context):
+        return None
+    kept = {id(leaf) for leaf in tree_leaves(state) if not isinstance(leaf, torch.Tensor) or leaf.requires_grad}
+    kept -= {id(leaf) for leaf in tree_leaves(state) if _is_number(leaf)}
+    of_results = {id(r) for r in made}
+    others = kept - {id(v) for v in inputs.values()} - of_results
+    return [bool(others) or id(v) in kept for v in inputs.values()] + [bool(others or kept & of_results)]
+
+
+def _with_history(value: Any) -> Any:
+    """A tensor without data as one that requires grad, apart from all others."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().requires_grad_(_differentiable(value))
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.device))
 
 
 def _is_list(argument: Any) -> bool:

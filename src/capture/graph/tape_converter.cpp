@@ -42,8 +42,6 @@ bool equal(PyObject* tuple, const std::vector<Expr>& values) {
   return true;
 }
 
-int64_t hint_of(Expr e) { return e.context().evaluate_hint(e).value_or(0); }
-
 /// In-place writes beside values that take no gradient: eager tells the contents of a tensor from its history, the graph
 /// does not.
 bool has_unclear_writes(const Tape& tape) {
@@ -421,36 +419,10 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
   return out;
 }
 
-/// Whether a library's operator has a derivative of its library's, by which the results get their gradients as in eager.
-bool TapeConverter::has_registered_derivative(const TapeNode& node) {
-  if (!node.grad || !is_dispatcher_operator(node.func.get())) return false;
-  const auto stand_in = [this](PyObject* o) -> Ref {
-    const int slot = slot_of(o);
-    if (slot < 0) return is_size_ref(o) ? Ref::steal(PyLong_FromLongLong(hint_of(size_ref_expr(o)))) : Ref::borrow(o);
-    const TapeSlot& info = c_.tape->slots()[static_cast<size_t>(slot)];
-    const SlotLayout& layout = c_.layout(slot);
-    if (!layout.sizes || !layout.strides) return Ref::borrow(Py_None);
-    return c_.api.empty_meta(layout.sizes.get(), layout.strides.get(), info.dtype.get());
-  };
-  const Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(node.outputs.size())));
-  for (size_t i = 0; i < node.outputs.size(); ++i) {
-    Ref result = node.outputs[i] < 0 ? Ref::borrow(Py_None) : stand_in(make_slot_ref(node.outputs[i]).get());
-    PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), result ? result.release() : Py_NewRef(Py_None));
-  }
-  const Ref args = map_structure(node.args.get(), stand_in);
-  const Ref kwargs = node.kwargs ? map_structure(node.kwargs.get(), stand_in) : Ref::steal(PyDict_New());
-  Ref answer;
-  if (args && kwargs) {
-    answer = call_package<PackageFunction::kHostTransformsRegistered>(node.func.get(), args.get(), kwargs.get(),
-                                                                      results.get());
-  }
-  forget_error();
-  return answer.get() == Py_True;
-}
-
 /// Of a call that the registry lacks, and the host runs inside of the plan.
 std::vector<TapeConverter::TensorRef> TapeConverter::opaque_results(const TapeNode& node) {
-  const bool registered = node.level == 0 && has_registered_derivative(node);
+  std::vector<bool> kept = node.level == 0 ? registered_derivative(node) : std::vector<bool>();
+  const bool registered = !kept.empty();
   const OpDef* op = opaque_operator(node, registered);
   std::optional<std::vector<Arg>> args;
   if (op != nullptr && node.outputs.size() == static_cast<size_t>(op->schema.num_outputs)) {
@@ -462,6 +434,7 @@ std::vector<TapeConverter::TensorRef> TapeConverter::opaque_results(const TapeNo
   if (!registered) return c_.fz.host_call(*op, std::move(*args), types);
   const std::vector<TensorRef> values = c_.fz.host_call(*op, *args, types);
   args->emplace_back(TensorList{{values.begin(), values.end()}});
+  args->emplace_back(std::move(kept));
   return c_.fz.host_call(with_registered_derivative(*op), std::move(*args), types);
 }
 

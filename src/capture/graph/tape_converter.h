@@ -54,7 +54,7 @@ class TapeConverter {
   std::vector<TensorRef> gradient_tensors(const TapeNode& node);
   TensorRef constant(const TapeNode& node);
   std::vector<TensorType> host_types(const TapeNode& node);
-  bool has_registered_derivative(const TapeNode& node);
+  std::vector<bool> registered_derivative(const TapeNode& node);
   std::vector<TensorRef> opaque_results(const TapeNode& node);
   void set_outputs(const TapeNode& node, const std::vector<TensorRef>& refs);
   void check_type(const TapeNode& node, int slot);

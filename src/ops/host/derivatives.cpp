@@ -209,7 +209,7 @@ void derive(
   GraphBuilder& b = v.builder();
   const Node& node = v.node();
   std::vector<Arg> args = node.args;
-  if (registered != nullptr) args.pop_back();
+  if (registered != nullptr) args.resize(args.size() - 2);
   TensorList cotangents;
   for (size_t i = 0; i < node.outputs.size(); ++i) cotangents.values.push_back(v.has_grad(i) ? v.grad(i) : kNoValue);
   std::vector<bool> needs;
@@ -253,7 +253,11 @@ void derive(
       for (ValueId& item : list->values) item = constant(item);
     }
   }
-  if (registered != nullptr) args.emplace_back(TensorList{node.outputs});
+  if (registered != nullptr) {
+    TensorList results{node.outputs};
+    for (ValueId& result : results.values) result = fixed(args.size()) ? constant(result) : result;
+    args.emplace_back(std::move(results));
+  }
   args.emplace_back(std::move(cotangents));
   args.emplace_back(std::move(needs));
   const OpDef& transformed = registered != nullptr ? host_transform(*registered, HostTransform::kRegistered)
@@ -402,10 +406,16 @@ const OpDef& with_registered_derivative(const OpDef& op) {
   ArgSpec& values = place->schema.args.emplace_back();
   values.name = "values";
   values.type = ArgType::kTensorList;
-  place->decompose = [](GraphBuilder&, std::span<const Arg> args) { return std::get<TensorList>(args.back()).values; };
+  ArgSpec& kept = place->schema.args.emplace_back();
+  kept.name = "kept";
+  kept.type = ArgType::kBoolList;
+  place->decompose = [](GraphBuilder&, std::span<const Arg> args) {
+    return std::get<TensorList>(args[args.size() - 2]).values;
+  };
   place->vjp = [&op](VjpContext& v) {
-    const auto none = [](size_t) { return false; };
-    derive(v, none, none, [](ValueId gradient) { return gradient; }, &op);
+    const auto kept_here = std::get<std::vector<bool>>(v.node().args.back());
+    const auto not_kept = [&kept_here](size_t place_of) { return !kept_here[place_of]; };
+    derive(v, not_kept, [](size_t) { return false; }, [](ValueId gradient) { return gradient; }, &op);
   };
   return *place;
 }

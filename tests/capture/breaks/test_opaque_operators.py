@@ -457,3 +457,45 @@ def test_gradients_through_vmap_are_eagers(operator: Any) -> None:
     for _ in range(3):
         x = torch.randn(4, 5)
         _compare(_outcome(compiled, x, True), _outcome(program, x, True))
+
+
+def _keep_nothing_of_history(ctx: Any, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+    ctx.save_for_backward(inputs[0].detach())
+    ctx.result = output.detach()
+
+
+def _keep_result(ctx: Any, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+    ctx.result = output
+
+
+@pytest.mark.parametrize(
+    ("name", "keep", "again"),
+    [("from_saved", _keep, True), ("detached", _keep_nothing_of_history, False), ("from_result", _keep_result, True)],
+)
+def test_gradients_require_grad_where_the_context_holds_histories(name: str, keep: Any, again: bool) -> None:
+    @torch.library.custom_op(f"tatara_tests::history_{name}", mutates_args=())
+    def operator(x: torch.Tensor) -> torch.Tensor:
+        return x.exp()
+
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+        return g * (ctx.saved_tensors[0].exp() if ctx.saved_tensors else ctx.result)
+
+    operator.register_fake(torch.empty_like)
+    operator.register_autograd(backward, setup_context=keep)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return operator(x)
+
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        found = []
+        for function in (compiled, program):
+            x = torch.linspace(-1, 1, 5).requires_grad_()
+            cotangent = torch.ones(5, requires_grad=True)
+            (plain,) = torch.autograd.grad(function(x), x, torch.ones(5), create_graph=True)
+            (given,) = torch.autograd.grad(function(x), x, cotangent, create_graph=True)
+            second = torch.autograd.grad(plain.sum(), x) if plain.requires_grad else ()
+            linear = torch.autograd.grad(given.sum(), cotangent)
+            found.append((plain.requires_grad, given.requires_grad, plain.detach(), given.detach(), second, linear))
+        assert found[0][:2] == found[1][:2] == (again, True)
+        torch.testing.assert_close(found[0][2:], found[1][2:])
