@@ -303,7 +303,10 @@ void TrainingStage::check_aliases() const {
     if (alias.kind == OutputAlias::Kind::kFresh) continue;
     const auto base = static_cast<size_t>(alias.index);
     const ValueId below = alias.kind == OutputAlias::Kind::kInput ? graph.inputs()[base] : graph.outputs()[base].value;
-    if (graph.type(below).dtype != graph.type(graph.outputs()[i].value).dtype) {
+    const DType from = graph.type(below).dtype, to = graph.type(graph.outputs()[i].value).dtype;
+    // Parts of complex numbers are views that the host differentiates; others it has none of.
+    const bool parts = (is_complex(from) && real_dtype(from) == to) || (is_complex(to) && real_dtype(to) == from);
+    if (from != to && !parts) {
       throw Unsupported("a view with another element type than its base, where gradients are recorded");
     }
     if (!outputs_need[i]) continue;

@@ -36,6 +36,9 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "views of two": lambda x: (lambda y, z: (y[0], z[0], y[1], z[1]))(x * 3, x + 1),
     "view and more": lambda x: (x.T, x.T + 1, x.cos()[0]),
     "the same twice": lambda x: (x, x),
+    "copies of views": lambda x: (torch.narrow_copy(x, 0, 1, 2), torch.diagonal_copy(x), torch.unfold_copy(x, 0, 2, 1)),
+    "copies of pieces": lambda x: (*torch.unbind_copy(x), *torch.split_with_sizes_copy(x, [1, 3])),
+    "a copy of a view of a product": lambda x: torch.permute_copy(x * 3, (1, 0)),
 }
 
 

@@ -60,3 +60,22 @@ def test_gradients_of_batches_of_factories() -> None:
     for _ in range(3):
         same(compiled(x), program(x))
     assert tatara.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5, 8])
+@pytest.mark.parametrize("form", ["both", "start", "end", "double", "powers"])
+def test_ranges_between_examples(form: str, steps: int) -> None:
+    """Between an example and a number eager's are of another dtype than alone, and so are those without steps."""
+    ranges: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "both": lambda x: torch.linspace(x[0], x[1], steps),
+        "start": lambda x: torch.linspace(x[0], 3.0, steps),
+        "end": lambda x: torch.linspace(-1, x[1], steps),
+        "double": lambda x: torch.linspace(x[0], x[1], steps, dtype=torch.float64),
+        "powers": lambda x: torch.logspace(x[0], x[1], steps, base=2.5),
+    }
+    program = vmap(ranges[form])
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        x = torch.randn(3, 4)
+        same(compiled(x), program(x), strides=False)
+    assert tatara.stats()["fallbacks"] == 0 or steps == 0 or form in ("start", "end")

@@ -79,3 +79,25 @@ def test_gradients_through_them(name: str) -> None:
         sum(r.abs().sum() for r in (results if isinstance(results, tuple) else (results,))).backward()
         total(leaves[1]).backward()
         torch.testing.assert_close(leaves[0].grad, leaves[1].grad)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("layout", INPUTS)
+def test_gradients_of_views_of_parts(name: str, layout: str) -> None:
+    program = PROGRAMS[name]
+    compiled = tatara.compile(program)
+    z = INPUTS[layout]()
+    for _ in range(3):
+        found = []
+        for function in (compiled, program):
+            leaf = z.clone().requires_grad_()
+            result = function(leaf)
+            results = [*result] if isinstance(result, tuple) else [result]
+            places = _memory([leaf, *results])
+            gradients = torch.autograd.grad(
+                results, leaf, [torch.ones_like(r) * (2 + i) for i, r in enumerate(results)]
+            )
+            found.append(([r.detach() for r in results], gradients, places))
+        same(found[0][::2], found[1][::2])
+        same(found[0][1], found[1][1], strides=False)
+    assert tatara.stats()["fallbacks"] == 0

@@ -397,6 +397,17 @@ def _grad_strides(variable: torch.Tensor, gradient: torch.Tensor) -> tuple[int, 
     return tuple(gradient.stride() if kept else wanted)
 
 
+def view_like(source: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """A view of the source that lies as `view` does. Where one of them is complex, the other may be made of its parts."""
+    shape, strides, offset = tuple(view.shape), view.stride(), view.storage_offset()
+    if source.is_complex() and not view.is_complex():
+        source = torch.view_as_real(source)
+    if view.is_complex() and not source.is_complex():
+        parts = source.as_strided((*shape, 2), (*(2 * s for s in strides), 1), 2 * offset)
+        return torch.view_as_complex(parts)
+    return source.as_strided(shape, strides, offset)
+
+
 def bernoulli_trial(skipped: int, p: float) -> tuple[Any, Any, Any]:
     """A state of a CPU generator, trials drawn from it (bytes), and the state after them."""
     generator = torch.Generator().manual_seed(2147483647)

@@ -122,10 +122,15 @@ class StageCall {
     PyObject* const view = PyList_GET_ITEM(outputs_.get(), place);
     Ref source = Ref::borrow(PyList_GET_ITEM(of_input ? inputs_ : outputs_.get(), base));
     if (!needs) source = Ref::steal(PyObject_CallMethod(source.get(), "detach", nullptr));
+    if (!source) return false;
+    if (dtype_object(source.get()).get() != dtype_object(view).get()) {
+      Ref made = call_package<PackageFunction::kViewLike>(source.get(), view);
+      return made && PyList_SetItem(outputs_.get(), place, made.release()) == 0;
+    }
     const Ref size = Ref::steal(PyObject_GetAttrString(view, "shape"));
     const Ref stride = Ref::steal(size ? PyObject_CallMethod(view, "stride", nullptr) : nullptr);
     const Ref offset = Ref::steal(stride ? PyObject_CallMethod(view, "storage_offset", nullptr) : nullptr);
-    if (!source || !offset) return false;
+    if (!offset) return false;
     PyObject* const made =
         PyObject_CallMethod(source.get(), "as_strided", "OOO", size.get(), stride.get(), offset.get());
     return made != nullptr && PyList_SetItem(outputs_.get(), place, made) == 0;
@@ -157,6 +162,8 @@ class StageCall {
     if (!holds(group.second_inputs(), i)) return Ref::borrow(Py_None);
     return Ref::steal(PyObject_CallMethod(input, "detach", nullptr));
   }
+
+  static Ref dtype_object(PyObject* tensor) { return attr_or_null(tensor, "dtype"); }
 
   static Ref applied(PyObject* args) {
     const NodeClass& node = node_class();

@@ -42,6 +42,34 @@ bool batch_same_shape(BatchContext& c) {
   return true;
 }
 
+/// linspace and logspace between tensors: start + step * i from the nearer end, as for one example.
+bool batch_linspace(BatchContext& c) {
+  GraphBuilder& b = c.builder();
+  const bool power = c.node().op->name == "logspace";
+  const int64_t steps = c.args().integer(2);
+  if (steps == 0 || !c.args().is_tensor(0) || !c.args().is_tensor(1)) {
+    throw Unsupported("linspace under vmap, of another dtype in the host than alone");
+  }
+  const TensorType& out = c.out_type();
+  const DType t = compute_dtype(out.dtype);
+  const auto end = [&](size_t arg) { return b.cast(c.aligned(c.args().tensor(arg), 1), t); };
+  const ValueId first = end(0), last = end(1);
+  ValueId value = first;
+  if (steps != 1) {
+    const Scalar gaps = static_cast<double>(steps - 1);
+    const ValueId step = b.binary("div", b.binary("sub", last, first), gaps);
+    std::vector<Arg> args{Scalar(0.0), gaps, Scalar(steps), t, NoneArg(), out.device};
+    const ValueId index = b.op("linspace", std::move(args));  // each one is exact
+    const ValueId low = b.binary("add", first, b.binary("mul", step, index));
+    const ValueId left = b.binary("rsub", index, gaps);
+    const ValueId high = b.binary("sub", last, b.binary("mul", step, left));
+    value = b.where(b.binary("lt", index, Scalar(static_cast<double>(steps / 2))), low, high);
+  }
+  if (power) value = b.binary("pow", b.constant(c.args().number(3), t, out.device), value);
+  c.give(0, b.cast(b.expand(value, c.with_batch(out.sizes)), out.dtype));
+  return true;
+}
+
 bool batch_tied(BatchContext& c) {
   c.give(0, c.as_is(0), c.batched(0));
   return true;
@@ -53,6 +81,7 @@ void register_batching_pointwise(OpRegistry& r) {
   r.amend("clone").batch = batch_clone;
   r.amend("cast_format").batch = batch_cast;
   for (const char* name : {"tied", "gradient_tied"}) r.amend(name).batch = batch_tied;
+  for (const char* name : {"linspace", "logspace"}) r.amend(name).batch = batch_linspace;
   r.amend("relayout").batch = same_values;
   r.amend("from_parts").batch = batch_same_shape;
   for (const char* name : {"zeros_like", "new_zeros"}) r.amend(name).batch = constant_like(0, 0);
@@ -62,8 +91,7 @@ void register_batching_pointwise(OpRegistry& r) {
   for (const char* name : {"copy", "fill", "masked_fill", "masked_fill.Tensor"}) r.amend(name).batch = batch_into_self;
   std::vector<std::string> others;
   for (const OpDef* op : r.all()) {
-    const bool ranges = op->name == "linspace" || op->name == "logspace";
-    if (op->kind == OpKind::kPointwise && !op->batch && !ranges) others.push_back(op->name);
+    if (op->kind == OpKind::kPointwise && !op->batch) others.push_back(op->name);
   }
   for (const std::string& name : others) r.amend(name).batch = batch_pointwise;
 }

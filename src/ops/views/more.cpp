@@ -11,12 +11,25 @@ using namespace ops;
 using Op = ScalarOp;
 using Values = std::vector<ValueId>;
 
-/// The view, then a contiguous copy of each result.
+/// Whether a view has all elements of what it is of, in the order of a contiguous tensor.
+bool is_whole(ExprContext& ctx, const TensorType& view, const TensorType& base) {
+  if (view.numel(ctx) != base.numel(ctx)) return false;
+  const std::vector<Expr> strides = contiguous_strides(ctx, view.sizes);
+  for (size_t d = 0; d < view.sizes.size(); ++d) {
+    const bool one = view.sizes[d].is_const() && view.sizes[d].const_value() == 1;
+    if (!one && view.strides[d] != strides[d]) return false;
+  }
+  return true;
+}
+
+/// The view, then a contiguous copy of each result. In eager so are tangents, unless the view would lie as the copy does.
 DecomposeFn copy_of(const char* view) {
   return [view](GraphBuilder& b, std::span<const Arg> args) {
+    const TensorType base = b.type(std::get<TensorArg>(args[0]).value);
     Values copies;
     for (const ValueId part : b.op_multi(view, std::vector<Arg>(args.begin(), args.end()))) {
-      copies.push_back(contiguous_copy(b, part));
+      const bool whole = is_whole(b.ctx(), b.type(part), base);
+      copies.push_back(contiguous_copy(b, whole ? part : copy_both_ways(b, part)));
     }
     return copies;
   };
