@@ -221,6 +221,10 @@ opinfo-vmap: build
 opinfo-consumed: build
 	$(PY) tools/sweeps/consumed.py $(ARGS)
 
+# The same entries on operands that the suite's samples do not have: views, empty ones, aliases, out=, in place, mixed dtypes.
+opinfo-layouts: build
+	$(PY) tools/sweeps/layouts.py $(ARGS)
+
 opinfo-forward: build
 	$(PY) tools/sweeps/forward.py $(ARGS)
 

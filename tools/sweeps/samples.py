@@ -316,8 +316,10 @@ def _differs(eager: _Eager, inputs: Any, actual: Any, error: BaseException | Non
     return None if torch.equal(state, eager.random_state) else "the state of the random generator"
 
 
-def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Callable[[int], None]) -> str | None:
-    """The sample twice: the call that captures, and the call that finds what was captured."""
+def _check(
+    op: Any, sample: Any, number: int, row: dict[str, Any], progress: Callable[[int], None], calls: int = 2
+) -> str | None:
+    """The sample twice or more: the call that captures, and calls that find what was captured."""
     autocast = row["dtype"] == AUTOCAST
     arguments = (sample.input, sample.args, sample.kwargs)
 
@@ -330,7 +332,7 @@ def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Cal
         progress(EAGER)
         eager = _Eager(op, arguments, number)
         progress(number)
-        for which in ("", "second call: "):
+        for which in ("", "second call: ", "third call: ")[:calls]:
             inputs = clone(arguments)
             torch.manual_seed(number)
             actual, error = _run(compiled, inputs)
