@@ -119,3 +119,38 @@ def test_writes_to_a_view_show_in_what_was_given() -> None:
     expected = v.clone()
     compiled(x, v).mul_(2)
     torch.testing.assert_close(v, expected * 2)
+
+
+# In eager the tangent of a copy is that of its operand where both would lie alike.
+COPIES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "unsqueezed": lambda x: torch.unsqueeze_copy(x, 1),
+    "squeezed": torch.squeeze_copy,
+    "turned": torch.t_copy,
+    "turned twice": lambda x: torch.transpose_copy(x.T, 0, 1),
+    "two": lambda x: (torch.t_copy(x), torch.squeeze_copy(x).T),
+    "a part of one": lambda x: torch.unsqueeze_copy(x, 0)[0, 1:],
+    "and the operand": lambda x: (torch.squeeze_copy(x), x, x * 2),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_of_the_whole(name: str, layout: str) -> None:
+    def program(x: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
+        return _results(COPIES[name], x, v, False)
+
+    compiled = tatara.compile(program)
+    for other in [layout, layout, *LAYOUTS]:
+        x, v = LAYOUTS[layout](), LAYOUTS[other]()
+        expected = program(x, v)
+        results = compiled(x, v)
+        same(results, expected)
+        assert memory([x, v, *results]) == memory([x, v, *expected])
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_of_the_whole_are_compiled(name: str) -> None:
+    compiled = tatara.compile(lambda x, v: _results(COPIES[name], x, v, False))
+    for _ in range(3):
+        compiled(torch.randn(4, 6), torch.randn(4, 6))
+    assert tatara.stats()["fallbacks"] == 0

@@ -86,7 +86,7 @@ TapeTransforms::TensorRef TapeTransforms::make_dual(const TapeNode& node) {
     if (strides.empty()) strides = builder_.type(tangent).strides;
     tangent = builder_.op("relayout", {TensorArg{tangent}, SymInts{std::move(strides)}});
   }
-  duals_[node.level].push_back({value, tangent, dual, operand(node, 1), is});
+  duals_[node.level].push_back({value, tangent, dual, operand(node, 1), is, transform_step(node)->whole});
   history_.add_level_value(value);
   return dual;
 }
@@ -101,6 +101,24 @@ std::vector<ValueId> TapeTransforms::tangents(const TapeNode& node, TensorType t
   call.stops = unpacked_[node.level];
   call.histories = history_.starts();
   return add_tangents(builder_, call, {std::move(type)});
+}
+
+/// Of the copy of a view of a dual tensor. In eager its tangent is that view of the tangent, where this lies as the copy does in a
+/// storage as large.
+OutputAlias::Sharing TapeTransforms::sharing_of_copy(int level, TensorRef root) {
+  const Graph& graph = builder_.graph();
+  const ValueId copy = fz_.base(root);
+  const Node* node = graph.producer(copy);
+  if (node == nullptr || node->op->name != "clone") return OutputAlias::Sharing::kNone;
+  do {
+    const ValueId below = std::get<TensorArg>(node->args[0]).value;
+    for (const Dual& dual : duals_[level]) {
+      if (dual.value != below || dual.is != TangentIs::kGiven) continue;
+      return dual.whole ? OutputAlias::Sharing::kMay : OutputAlias::Sharing::kOwn;
+    }
+    node = graph.producer(below);
+  } while (node != nullptr && node->op->kind == OpKind::kView);
+  return OutputAlias::Sharing::kNone;
 }
 
 /// Of the tangent of `root`. In eager it is a view where the primal is one of a dual tensor.
@@ -118,7 +136,8 @@ OutputAlias::Sharing TapeTransforms::sharing_of(int level, TensorRef root) {
   const bool handed =
       (maker != nullptr && maker->op->traits.hands_tangent_on) ||
       std::any_of(handed_.begin(), handed_.end(), [&](TensorRef each) { return fz_.same_storage(each, root); });
-  if (is == TangentIs::kUnknown || (!is && handed)) return Sharing::kNone;
+  if (!is && handed) return sharing_of_copy(level, root);
+  if (is == TangentIs::kUnknown) return Sharing::kNone;
   return is == TangentIs::kGiven ? Sharing::kMay : Sharing::kOwn;
 }
 

@@ -43,7 +43,9 @@ class TapeTransforms {
     ValueId value, tangent;
     TensorRef tensor, given;
     TangentIs is;
+    bool whole;
   };
+  OutputAlias::Sharing sharing_of_copy(int level, TensorRef root);
   OutputAlias::Sharing sharing_of(int level, TensorRef root);
   int group_of(int level, TensorRef root);
   std::unordered_map<int, std::vector<Dual>> duals_;        // by level

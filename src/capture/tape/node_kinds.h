@@ -83,6 +83,7 @@ struct TransformStep {
   int dim = 0;                              ///< of a batch
   std::vector<bool> histories = {};         ///< of kUnpackDual, per output: whether it requires grad
   TangentIs tangent = TangentIs::kUnknown;  ///< of kMakeDual
+  bool whole = false;                       ///< of kMakeDual with kGiven: the tangent fills its storage
 };
 
 /// Gradients of roots by variables. The node's arguments are its operands alone (PassOperands).

@@ -57,6 +57,14 @@ const Candidates* candidates_of(const TapeNode& node) {
 
 }  // namespace
 
+bool takes_tensor(const TapeNode& node, size_t place) {
+  const Candidates* candidates = candidates_of(node);
+  return candidates != nullptr && std::any_of(candidates->begin(), candidates->end(), [place](const auto& candidate) {
+           const std::vector<ArgSpec>& args = candidate.op->schema.args;
+           return place < args.size() && args[place].type == ArgType::kTensor;
+         });
+}
+
 std::string known_name(const TapeNode& node) {
   PyObject* key = node.func.get();
   if (key == nullptr) return {};  // the mark of a region

@@ -37,6 +37,9 @@ const char* factor_argument(std::string_view name, PyObject* args);
 /// Whether it is a view that becomes the operand itself: x.unsqueeze_(0). The view's name ("torch.Tensor.unsqueeze"); else empty.
 std::string view_in_place(const TapeNode& node);
 
+/// Whether the registry has a form of the function with a tensor as positional argument `place`.
+bool takes_tensor(const TapeNode& node, size_t place);
+
 /// Whether the registry says it of one of the operators that the call may be.
 bool any_operator(const TapeNode& node, bool OpTraits::* trait);
 

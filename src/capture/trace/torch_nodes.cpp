@@ -2,6 +2,7 @@
 #include "capture/host/known_calls.h"
 #include "capture/tape/node_operators.h"
 #include "capture/trace/history_tracing.h"
+#include "capture/trace/number_tracing.h"
 #include "capture/trace/torch_tracing.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/transform_tracing.h"

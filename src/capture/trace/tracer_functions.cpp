@@ -7,6 +7,7 @@
 
 #include "capture/host/known_calls.h"
 #include "capture/host/package.h"
+#include "capture/trace/call_tracing.h"
 #include "capture/trace/function_tracing.h"
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/history_tracing.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <unordered_set>
 
 #include "capture/host/known_calls.h"
 #include "capture/tape/node_operators.h"
@@ -562,8 +563,14 @@ Ref ValueTracing::with_numbers(PyObject* func, PyObject* args, PyObject* kwargs)
   PyObject* const self = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   const bool method = is_method_of_tensors(func);
   bool found = false;
+  TapeNode node;
+  node.func = Ref::borrow(func);
+  std::unordered_set<PyObject*> tensors;  // which the host takes as they are
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    if (takes_tensor(node, static_cast<size_t>(i))) tensors.insert(PyTuple_GET_ITEM(args, i));
+  }
   const auto number = [&](PyObject* o) -> Ref {
-    if (!api_.is_plain_tensor(o) || (method && o == self)) return Ref::borrow(o);
+    if (!api_.is_plain_tensor(o) || (method && o == self) || tensors.contains(o)) return Ref::borrow(o);
     const DType dtype = dtype_in(o);
     if (PyLong_AsLong(attr_or_null(o, "ndim").get()) != 0) return Ref::borrow(o);
     // Some take integers of 64 bits alone (tensor_split): the host says so.

@@ -64,7 +64,9 @@ PyObject* TransformTracing::make_dual(PyObject* callable, PyObject* tensor, PyOb
   const int made = placeholder_like(slot, innermost());
   if (made < 0) return nullptr;
   const Ref a = make_slot_ref(slot), b = make_slot_ref(direction);
-  record_step({.step = FuncStep::kMakeDual, .tangent = tangent_is(slot, direction)}, "make_dual", host_call(callable),
+  const TangentIs is = tangent_is(slot, direction);
+  const bool whole = is == TangentIs::kGiven && fills_its_storage(direction);
+  record_step({.step = FuncStep::kMakeDual, .tangent = is, .whole = whole}, "make_dual", host_call(callable),
               Ref::steal(PyTuple_Pack(2, a.get(), b.get())), {made});
   trace_->tape.set_last_keyword("level", 0);
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());

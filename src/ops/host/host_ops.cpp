@@ -32,6 +32,44 @@ std::vector<TensorType> ctc_loss_meta(MetaContext& m) {
   return {std::move(type)};
 }
 
+std::vector<TensorType> histc_meta(MetaContext& m) {
+  const TensorType& self = m.tensor(0);
+  if (!is_floating(self.dtype)) throw InvalidArgument("histc of other types than floats");
+  const int64_t bins = m.integer(1);
+  if (bins <= 0) throw InvalidArgument("bins must be > 0");
+  return {contiguous_type(m.ctx(), self.dtype, self.device, {m.ctx().constant(bins)})};
+}
+
+std::vector<TensorType> addmv_meta(MetaContext& m) {
+  const TensorType &self = m.tensor(0), &mat = m.tensor(1), &vec = m.tensor(2);
+  const bool fits = mat.dim() == 2 && vec.dim() == 1 && self.dim() <= 1 && self.dtype == mat.dtype &&
+                    mat.dtype == vec.dtype && same_size(m.ctx(), mat.sizes[1], vec.sizes[0]);
+  if (!fits) throw InvalidArgument("addmv of such operands");
+  TensorType type = contiguous_type(m.ctx(), mat.dtype, mat.device, {mat.sizes[0]});
+  const std::vector<Expr>* shapes[] = {&self.sizes, &type.sizes};
+  if (!same_sizes(m.ctx(), m.broadcast(shapes), type.sizes)) throw InvalidArgument("addmv: self does not expand");
+  return {type};
+}
+
+std::vector<TensorType> normal_meta(MetaContext& m) {
+  const auto* device = std::get_if<Device>(&m.arg(6));
+  return {contiguous_type(m.ctx(), m.dtype(4).value_or(m.default_dtype()), device != nullptr ? *device : Device{},
+                          m.ints(2))};
+}
+
+/// Of those whose numbers may vary the types are known here: the host would be asked for each value.
+void give_types(OpRegistry& r) {
+  r.amend("histc").meta = histc_meta;
+  r.take_value("histc", "min");
+  r.take_value("histc", "max");
+  r.amend("addmv").meta = addmv_meta;
+  r.take_value("addmv", "beta", {.apart = 0.0});
+  r.take_value("addmv", "alpha", {.apart = 0.0});
+  r.amend("normal.float_float").meta = normal_meta;
+  r.take_value("normal.float_float", "mean");
+  r.take_value("normal.float_float", "std", {.low = 0.0});
+}
+
 }  // namespace
 
 void register_host_ops(OpRegistry& r) {
@@ -51,6 +89,7 @@ void register_host_ops(OpRegistry& r) {
     r.add(std::move(def));
   }
   r.amend("ctc_loss.Tensor").meta = ctc_loss_meta;
+  give_types(r);
 }
 
 }  // namespace tatara

@@ -241,7 +241,13 @@ Values decompose_addr(GraphBuilder& b, std::span<const Arg> arguments) {
 
 Values decompose_ldexp(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  return {b.binary("mul", args.tensor(0), b.op("rpow", {arguments[1], Scalar(2.0)}))};
+  const TensorType self = args.type(0);
+  if (is_integral(self.dtype) || self.dtype == DType::kBool) {
+    return {b.binary("mul", args.tensor(0), b.op("rpow", {arguments[1], Scalar(2.0)}))};
+  }
+  // Eager's base is a tensor of the first operand's dtype.
+  const ValueId power = b.binary("pow", b.constant(2.0, self.dtype, self.device), args.tensor(1));
+  return {b.binary("mul", args.tensor(0), power)};
 }
 
 // ---- membership ------------------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ FORMS: dict[str, Form] = {
     "addmm": Form(lambda x, c: torch.addmm(x, x[:, :4], x, beta=c, alpha=c)),
     "addmm_alpha": Form(lambda x, c: torch.addmm(x, x[:, :4], x, alpha=c)),
     "baddbmm": Form(lambda x, c: torch.baddbmm(x[None], x[None, :, :4], x[None], beta=0.5, alpha=c)),
-    "addmv": Form(lambda x, c: torch.addmv(x[:, 0], x, x[0], alpha=c), compiles=9, reason=HOST),
+    "addmv": Form(lambda x, c: torch.addmv(x[:, 0], x, x[0], alpha=c)),
     "addr": Form(lambda x, c: torch.addr(x, x[:, 0], x[0], alpha=c)),
     "index_add": Form(lambda x, c: torch.index_add(x, 0, torch.tensor([0, 2]), x[:2], alpha=c)),
     # activations
@@ -213,7 +213,7 @@ FORMS: dict[str, Form] = {
     "alpha_dropout": Form(lambda x, c: F.alpha_dropout(x, abs(c) / 10, True), compiles=9, reason=HOST),
     "normal_": Form(lambda x, c: x + torch.empty(4, 6).normal_(c, 2.0)),
     "normal_std": Form(lambda x, c: x + torch.empty(4, 6).normal_(0.0, abs(c))),
-    "torch_normal": Form(lambda x, c: x + torch.normal(c, 1.0, (4, 6)), compiles=9, reason=HOST),
+    "torch_normal": Form(lambda x, c: x + torch.normal(c, 1.0, (4, 6))),
     "uniform_": Form(lambda x, c: x + torch.empty(4, 6).uniform_(0.0, abs(c))),
     "bernoulli": Form(lambda x, c: x + torch.bernoulli(torch.full((4, 6), abs(c) / 10))),
     "bernoulli_": Form(lambda x, c: x + torch.empty(4, 6).bernoulli_(abs(c) / 10)),
@@ -249,7 +249,7 @@ FORMS: dict[str, Form] = {
     "arange_end": Form(
         lambda x, c: torch.arange(0.0, abs(c) + 1, 0.5), False, compiles=9, reason="the value decides a size"
     ),
-    "histc": Form(lambda x, c: torch.histc(x, 5, -abs(c) - 1, abs(c) + 1), False, compiles=9, reason=HOST),
+    "histc": Form(lambda x, c: torch.histc(x, 5, -abs(c) - 1, abs(c) + 1), False),
     "cumsum": Form(lambda x, c: (x * c).cumsum(1)),
     "logsumexp": Form(lambda x, c: torch.logsumexp(x * c, 1) / c),
     "isclose": Form(lambda x, c: torch.isclose(x, x.flip(0), atol=abs(c)), False),
