@@ -109,9 +109,11 @@ OutputAlias::Sharing TapeTransforms::sharing_of_copy(int level, TensorRef root) 
   const Graph& graph = builder_.graph();
   const ValueId copy = fz_.base(root);
   const Node* node = graph.producer(copy);
-  if (node == nullptr || node->op->name != "clone") return OutputAlias::Sharing::kNone;
+  if (node == nullptr || node->op->traits.hands_tangent_on) return OutputAlias::Sharing::kNone;  // fmod and its kind
   do {
-    const ValueId below = std::get<TensorArg>(node->args[0]).value;
+    const auto* operand = node->args.empty() ? nullptr : std::get_if<TensorArg>(&node->args[0]);
+    if (operand == nullptr) break;
+    const ValueId below = operand->value;
     for (const Dual& dual : duals_[level]) {
       if (dual.value != below || dual.is != TangentIs::kGiven) continue;
       return dual.whole ? OutputAlias::Sharing::kMay : OutputAlias::Sharing::kOwn;
