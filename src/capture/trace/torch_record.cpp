@@ -541,7 +541,10 @@ bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref ar
     result = map_structure(result.get(), take);
     node.sequence = true;
   } else {
-    result = take(result.get());
+    // out= is what such a call gives, also where the host's kernel for tensors without data makes another one.
+    PyObject* const out = kwargs ? PyDict_GetItemString(kwargs.get(), "out") : nullptr;
+    const int into = out != nullptr ? slot_of(out) : -1;
+    result = take(into >= 0 ? t.tape.slots()[static_cast<size_t>(into)].meta.get() : result.get());
   }
   forget_error();
   if (bad || !result) return false;

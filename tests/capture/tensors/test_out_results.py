@@ -62,3 +62,12 @@ def test_lists_are_filled(name: str) -> None:
         assert made[0] is None
         assert wanted[0] is None
         torch.testing.assert_close((made[1], ours), (wanted[1], theirs))
+
+
+def test_out_of_a_composite_operator() -> None:
+    """Its kernel for tensors without data gives another tensor than `out`."""
+    compiled = tatara.compile(lambda x, out: torch.linalg.matrix_rank(x, out=out))
+    for _ in range(3):
+        x, out = torch.randn(3, 4, 4), torch.zeros(3, dtype=torch.int64)
+        assert compiled(x, out) is out
+        torch.testing.assert_close(out, torch.linalg.matrix_rank(x))
