@@ -434,3 +434,27 @@ def test_shuffles_lie_as_in_eager(name: str, channels_last: bool) -> None:
     got, expected = compiled(x), getattr(torch.nn.functional, name)(x * 2, 2)
     assert got.stride() == expected.stride()
     torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+)
+def test_counts_of_every_type(dtype: torch.dtype) -> None:
+    """Which expert each token goes to is counted by histc: integers and half types on a GPU alone."""
+
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        return torch.histc(x + 1, bins=4, min=0, max=3) * 2
+
+    x = torch.randint(0, 3, (64,), device="cuda").to(dtype)
+    try:
+        expected = counted(x)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match="(?s)" + str(error)[:20]):
+            tatara.compile(counted)(x)
+        return
+    compiled = tatara.compile(counted)
+    for _ in range(3):
+        got = compiled(x)
+        assert got.dtype == expected.dtype
+        assert torch.equal(got, expected)
+    assert tatara.stats()["breaks"] == 0

@@ -3,8 +3,8 @@
 #include <string>
 #include <unordered_set>
 
-#include "capture/host/natures.h"
 #include "capture/entries/lifetimes.h"
+#include "capture/host/natures.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
 #include "capture/trace/origin_tracing.h"

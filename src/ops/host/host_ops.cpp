@@ -34,7 +34,9 @@ std::vector<TensorType> ctc_loss_meta(MetaContext& m) {
 
 std::vector<TensorType> histc_meta(MetaContext& m) {
   const TensorType& self = m.tensor(0);
-  if (!is_floating(self.dtype)) throw InvalidArgument("histc of other types than floats");
+  // On a GPU integers are counted, too (which expert each token goes to).
+  const bool counted = is_floating(self.dtype) || (is_integral(self.dtype) && self.device.kind == DeviceKind::kCuda);
+  if (!counted) throw InvalidArgument("histc of such a type");
   const int64_t bins = m.integer(1);
   if (bins <= 0) throw InvalidArgument("bins must be > 0");
   return {contiguous_type(m.ctx(), self.dtype, self.device, {m.ctx().constant(bins)})};
