@@ -43,8 +43,6 @@ constexpr Allowed kAllowed[] = {
     {"transforms/decompose.cpp", "cast", "adds a cast with a type that is known"},
     {"capture/trace/torch_nodes.cpp", "batch_norm instance_norm", "norms that the registry lacks write statistics too"},
     {"capture/trace/tracer_hooks.cpp", "linear", "the order in which eager's node has its operands"},
-    {"capture/trace/tracer_histories.cpp", "*",
-     "detach or a factory: torch's calls that begin a history, whether the registry has them or not"},
 };
 
 /// Folders whose strings are of other things: they stand below operators, or know none.
