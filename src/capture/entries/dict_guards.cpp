@@ -26,13 +26,23 @@ void DictGuards::read_key(PyObject* dict, PyObject* key, ReadNotes& notes) {
   watch_of(dict, notes).reads.push_back({Ref::borrow(key), Ref::borrow(value)});
 }
 
+/// The keys of a dict that was made from an OrderedDict, as ordered_keys() of that.
+static std::vector<Ref> keys_of(PyObject* dict) {
+  std::vector<Ref> keys;
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_GET_SIZE(dict) > 1 && PyDict_Next(dict, &at, &key, &value) != 0) keys.push_back(Ref::borrow(key));
+  return keys;
+}
+
 void DictGuards::read_all(PyObject* dict, ReadNotes& notes) {
   const TraceWrites::Written* written = notes.writes().of(dict);
   if (written != nullptr && written->all) return;
   Watch& watch = watch_of(dict, notes);
   if (watch.all) return;
   watch.all = true;
-  if (written == nullptr) watch.order = ordered_keys(dict);
+  watch.order = ordered_keys(dict);
+  if (written != nullptr && is_ordered_dict(dict)) watch.order = keys_of(written->before.get());
   if (!watch.order.empty()) ordered_.push_back(static_cast<size_t>(&watch - watches_.data()));
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
@@ -88,7 +98,14 @@ bool DictGuards::holds(const Watch& watch, ObjectCheck& check) {
     }
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t at = 0;
+    const bool ordered = is_ordered_dict(watch.dict.get());  // in an order that its dict does not know
     for (const ObjectRead& item : watch.items) {
+      if (ordered) {
+        value = PyDict_GetItemWithError(watch.dict.get(), item.key.get());
+        if (value == nullptr) forget_error();
+        if (!check.same("dict item", item, value)) return false;
+        continue;
+      }
       if (PyDict_Next(watch.dict.get(), &at, &key, &value) == 0 || !same_value(item.key.get(), key) ||
           !check.same("dict item", item, value)) {
         return false;

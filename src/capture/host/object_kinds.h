@@ -21,6 +21,7 @@ bool is_bound_in_c(PyObject* callable);
 PyObject* bound_to(PyObject* object);
 bool is_partial(PyObject* object);  // of functools
 bool is_torch_size(const PyTypeObject* type);
+inline bool is_ordered_dict(PyObject* object) { return PyObject_TypeCheck(object, &PyODict_Type) != 0; }
 /// The keys of an OrderedDict in its order, which its dict does not know; empty for other dicts and for one key.
 std::vector<Ref> ordered_keys(PyObject* dict);
 /// Whether that is their order still.

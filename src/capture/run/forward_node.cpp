@@ -24,7 +24,7 @@ constexpr Py_ssize_t kNotInputs = 5;
 /// What second derivatives may read: (the tensor, its version). Null with a Python error set.
 Ref kept_for_second(PyObject* input) {
   const TorchApi& api = *TorchApi::get();
-  if (!api.is_tensor(input)) return Ref::steal(PyTuple_Pack(2, input, PyLong_FromLong(0)));
+  if (!api.is_tensor(input)) return Ref::steal(Py_BuildValue("(Oi)", input, 0));
   const Ref history = Ref::steal(PyObject_GetAttr(input, node_names().grad_fn));
   if (!history) return {};
   // Another node of ours may give the object of its result other contents.

@@ -81,8 +81,6 @@ bool puts_back(PyObject* target, std::string_view method, std::span<PyObject* co
   return PyUnicode_CheckExact(operands[0]) && PyDict_GetItemWithError(target, operands[0]) == operands[1];
 }
 
-bool is_ordered_dict(PyObject* object) { return PyObject_TypeCheck(object, &PyODict_Type) != 0; }
-
 }  // namespace
 
 int WriteTracing::write_break(const std::string& reason) { return graph_break(reason) ? kNotHandled : -1; }
@@ -438,8 +436,33 @@ PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const 
     note_call(type, target, "update", {items.get()});
     return done;
   }
+  if (is_ordered_dict(target) && name == "popitem") return pop_item(target, perform);
+  if (is_ordered_dict(target) && name == "move_to_end" && key) {
+    origins().pin(operands[0]);
+    if (!origins().contents_watched(target)) numbers().watch_key(target, key.get());
+    object_guards.before_write(target);
+    PyObject* done = perform();
+    if (done == nullptr) return nullptr;
+    const std::vector<Ref> keys = ordered_keys(target);
+    const bool first = !keys.empty() && PyObject_RichCompareBool(keys.front().get(), key.get(), Py_EQ) == 1;
+    note_call(type, target, "move_to_end", {key.get(), first ? Py_False : Py_True});
+    return done;
+  }
   if (is_ordered_dict(target)) return unclear(" (OrderedDict)");
   return rewrite(target, perform);
+}
+
+/// Takes an item off an end of an OrderedDict: which it is, its order says.
+PyObject* WriteTracing::pop_item(PyObject* target, const Perform& perform) {
+  reads().watch_container(target, false);
+  trace_->object_guards.before_write(target);
+  PyObject* done = perform();
+  if (done == nullptr || !tracing()) return done;
+  PyObject* const key = PyTuple_GET_ITEM(done, 0);
+  note_call(&PyODict_Type, target, "__delitem__", {key});
+  trace_->object_guards.written(target, key);
+  origins().note_result(done);
+  return done;
 }
 
 PyObject* WriteTracing::mutate_other(PyObject* target, const std::string& name, std::span<PyObject* const> operands,

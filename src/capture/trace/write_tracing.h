@@ -56,6 +56,7 @@ class WriteTracing final : public TraceFeature {
                    bool keywords, const Perform& perform);
   PyObject* mutate_list(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
                         const Perform& perform);
+  PyObject* pop_item(PyObject* target, const Perform& perform);
   PyObject* mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
                         std::span<PyObject* const> operands, bool keywords, const Perform& perform);
   PyObject* mutate_other(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
