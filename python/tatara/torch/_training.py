@@ -38,9 +38,6 @@ _HOOKED = (
 )
 
 
-_NOT_INPUTS = (None, None, None, None, None)  # gradients of what CompiledNode is given before the inputs
-
-
 class Group(NamedTuple):
     """Results of a stage that passes go through together, as the core describes them."""
 
@@ -63,6 +60,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, *own: Any) -> Any:
         group = ctx.group
+        nothing = (None,) * ctx.not_inputs
         with torch._C._DisableTorchDispatch():  # eager reads what it saved unseen, too
             saved = _spread(_with_numbers(ctx) if group.used_up else ctx.kept_tensors, group.saved, group.all_saved)
         cotangents = tuple(_spread(own, group.results, group.all_results))
@@ -72,7 +70,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
 
             left = _passes_under_modes.left_for(ctx)
             if left is not None:
-                return (*_NOT_INPUTS, *_passes_under_modes.finished(ctx, cotangents, left, torch.is_grad_enabled()))
+                return (*nothing, *_passes_under_modes.finished(ctx, cotangents, left, torch.is_grad_enabled()))
         if all(g is None for g in cotangents):
             return (None,) * len(ctx.needs_input_grad)
         if stage.recomputes:
@@ -80,7 +78,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
 
             _checkpoint.check_hooks()
         if any(g is not None and transformed(g) for g in cotangents):
-            return (*_NOT_INPUTS, *_inside_transforms(ctx, stage, saved, cotangents))
+            return (*nothing, *_inside_transforms(ctx, stage, saved, cotangents))
         layouts = stage.layouts or (None,) * len(cotangents)
         again = torch.is_grad_enabled()  # under create_graph=True
         if again and ctx.given is not None and _is_hooked(ctx.given[0]):
@@ -90,7 +88,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
 
             seen = _passes_under_modes.gradients(ctx, stage, cotangents, again)
             if seen is not None:
-                return (*_NOT_INPUTS, *seen)
+                return (*nothing, *seen)
         if not again and group.used_up:
             ctx.maybe_clear_saved_tensors()  # unless the graph is retained
 
@@ -99,7 +97,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
             given = tuple(None if g is None else _laid_out(g, o) for g, o in zip(given, layouts, strict=True))
             return _again(ctx, stage, values, given) if again else stage.backward(values, given)
 
-        return (*_NOT_INPUTS, *each_example(gradients, cotangents))
+        return (*nothing, *each_example(gradients, cotangents))
 
 
 _core.install_node(CompiledNode, super(torch.autograd.Function, CompiledNode).apply)
@@ -233,11 +231,9 @@ class Keeper(torch.autograd.Function):  # type: ignore[misc]
 
 
 def kept(tensor: Any) -> Any:
-    """What second derivatives may read. The object of a result that other nodes of ours made may be given other contents: that of
-    the program takes its own.
+    """What second derivatives may read of a result. The object of one that other nodes of ours made may be given other contents:
+    that of the program takes its own.
     """
-    if not isinstance(tensor, torch.Tensor):
-        return tensor, 0
     if not isinstance(tensor.grad_fn, CompiledNode._backward_cls):
         return tensor, tensor._version
     with torch.enable_grad():

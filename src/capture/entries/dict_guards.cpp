@@ -41,8 +41,7 @@ void DictGuards::read_all(PyObject* dict, ReadNotes& notes) {
   Watch& watch = watch_of(dict, notes);
   if (watch.all) return;
   watch.all = true;
-  watch.order = ordered_keys(dict);
-  if (written != nullptr && is_ordered_dict(dict)) watch.order = keys_of(written->before.get());
+  if (is_ordered_dict(dict)) watch.order = written == nullptr ? ordered_keys(dict) : keys_of(written->before.get());
   if (!watch.order.empty()) ordered_.push_back(static_cast<size_t>(&watch - watches_.data()));
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;

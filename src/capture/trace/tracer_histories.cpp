@@ -44,19 +44,41 @@ bool made_in_own_memory(const Tape& tape, int slot) {
   return made != nullptr && is_operator_call(*made) && is_no_view(*made);
 }
 
-/// A node writes in place what has such a history: so do its operand and that operand's base now, and what else may lie in that
-/// memory may have it.
-void note_write(const Tape& tape, const TapeNode& node, NeedsGrad given, std::vector<NeedsGrad>& needs) {
-  const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0)), root = written_root(tape, node);
-  const bool known = !tape.makes(root) || made_in_own_memory(tape, root);
-  for (size_t i = 0; i < needs.size(); ++i) {
-    const auto slot = static_cast<int>(i);
-    const bool there = !tape.makes(slot) || tape.maker(slot) < &node;
-    if (needs[i] == NeedsGrad::kNo && there && !(known && made_in_own_memory(tape, slot)))
-      needs[i] = NeedsGrad::kUnknown;
+/// What writes in place do to histories, node by node: each gives its own to its operand and to that operand's base, and what
+/// else was there and may lie in that memory may have it.
+class WrittenHistories {
+ public:
+  WrittenHistories(const Tape& tape, std::vector<NeedsGrad>& needs) : tape_(tape), needs_(needs) {}
+
+  void note(size_t n, NeedsGrad given) {
+    const TapeNode& node = tape_.nodes()[n];
+    const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0)), root = written_root(tape_, node);
+    const bool anywhere = tape_.makes(root) && !made_in_own_memory(tape_, root);
+    for (size_t slot = 0; !any_ && slot < needs_.size(); ++slot) {
+      if (!tape_.makes(static_cast<int>(slot))) doubt(slot);
+    }
+    any_ = true;
+    // What was there at an earlier write is in doubt already.
+    for (size_t k = anywhere ? all_ : shared_; k < n; ++k) {
+      for (const int output : tape_.nodes()[k].outputs) {
+        if (output >= 0 && (anywhere || !made_in_own_memory(tape_, output))) doubt(static_cast<size_t>(output));
+      }
+    }
+    shared_ = n;
+    if (anywhere) all_ = n;
+    needs_[static_cast<size_t>(target)] = needs_[static_cast<size_t>(root)] = given;
   }
-  needs[static_cast<size_t>(target)] = needs[static_cast<size_t>(root)] = given;
-}
+
+ private:
+  void doubt(size_t slot) {
+    if (needs_[slot] == NeedsGrad::kNo) needs_[slot] = NeedsGrad::kUnknown;
+  }
+
+  const Tape& tape_;
+  std::vector<NeedsGrad>& needs_;
+  size_t shared_ = 0, all_ = 0;  // nodes before these are done: results in memory that they may share, all results
+  bool any_ = false;
+};
 
 }  // namespace
 
@@ -135,6 +157,7 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
   for (const TapeSlot& each : tape.slots()) {
     needs.push_back(each.input && each.requires_grad ? NeedsGrad::kYes : NeedsGrad::kNo);
   }
+  WrittenHistories writes(tape, needs);
   for (size_t n = 0; n < tape.nodes().size(); ++n) {
     const TapeNode& node = tape.nodes()[n];
     const GradientPass* pass = gradient_pass(node);
@@ -165,7 +188,7 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
       const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
       const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
       if (target < 0 || out) return unknown;
-      note_write(tape, node, any ? NeedsGrad::kYes : NeedsGrad::kUnknown, needs);
+      writes.note(n, any ? NeedsGrad::kYes : NeedsGrad::kUnknown);
     }
     if (!node.grad || known_torch(node.name).is(kWithoutHistory)) continue;
     std::vector<int> operands;

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tatara  # noqa: E402
+from results import same  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -19,17 +20,6 @@ Held = collections.OrderedDict
 
 def made(count: int = 4) -> Any:
     return Held((f"k{i}", torch.full((2,), float(i))) for i in range(count))
-
-
-def equal(found: Any, expected: Any) -> None:
-    if isinstance(expected, (tuple, list)):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            equal(one, other)
-    elif isinstance(expected, torch.Tensor):
-        torch.testing.assert_close(found, expected)
-    else:
-        assert found == expected
 
 
 def touched(x: Any, held: Any, key: str) -> Any:
@@ -87,8 +77,8 @@ def test_orders(program: Callable[..., Any], shuffled: bool) -> None:
             if shuffled:  # outside, between the calls
                 each.move_to_end(list(each)[call % len(each)])
         x = torch.full((2,), 0.5 + call)
-        equal(compiled(x, ours, key), program(x, theirs, key))
-        equal(list(ours.items()), list(theirs.items()))
+        same(compiled(x, ours, key), program(x, theirs, key))
+        same(list(ours.items()), list(theirs.items()))
 
 
 def test_a_key_moves_in_any_order() -> None:

@@ -75,22 +75,23 @@ ValueId below(const NumpyRules& g, int64_t rows, int64_t columns, int64_t k, con
   return b.binary(order, b.unsqueeze(count(k, rows), 1), b.unsqueeze(count(0, columns), 0));
 }
 
-void rule_tri(NumpyGraph& graph, const TapeNode& node) {
+/// np.tri ("ge") and np.eye ("eq"), whose first arguments are alike; `names` has them all.
+void place_diagonal(NumpyGraph& graph, const TapeNode& node, std::initializer_list<const char*> names,
+                    const char* order) {
   const NumpyRules g{graph};
-  const NumpyArgs args(node, g.np(), {"N", "M", "k", "dtype", "like"});
+  const NumpyArgs args(node, g.np(), names);
   const int64_t rows = args.integer("N", 0);
   const bool square = args["M"] == nullptr || args["M"] == Py_None;
-  const ValueId mask = below(g, rows, square ? rows : args.integer("M", 0), args.integer("k", 0), "ge");
+  const ValueId mask = below(g, rows, square ? rows : args.integer("M", 0), args.integer("k", 0), order);
   g.set_value(node, 0, g.b().cast(mask, g.result_dtype(node)));
 }
 
+void rule_tri(NumpyGraph& graph, const TapeNode& node) {
+  place_diagonal(graph, node, {"N", "M", "k", "dtype", "like"}, "ge");
+}
+
 void rule_eye(NumpyGraph& graph, const TapeNode& node) {
-  const NumpyRules g{graph};
-  const NumpyArgs args(node, g.np(), {"N", "M", "k", "dtype", "order", "device", "like"});
-  const int64_t rows = args.integer("N", 0);
-  const bool square = args["M"] == nullptr || args["M"] == Py_None;
-  const ValueId mask = below(g, rows, square ? rows : args.integer("M", 0), args.integer("k", 0), "eq");
-  g.set_value(node, 0, g.b().cast(mask, g.result_dtype(node)));
+  place_diagonal(graph, node, {"N", "M", "k", "dtype", "order", "device", "like"}, "eq");
 }
 
 void rule_identity_matrix(NumpyGraph& graph, const TapeNode& node) {
