@@ -127,6 +127,7 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
   for (const BufferId b : nest.buffer_ids) {
     if (b >= 0) launch.buffers.push_back(b);
   }
+  lift_offsets(s, kernel, launch);
   for (size_t b = 0; b < kernel.buffers.size(); ++b) {
     const loops::BufferArg& arg = kernel.buffers[b];
     if (arg.kind == loops::ArgKind::kScratch) continue;

@@ -286,7 +286,8 @@ class Former {
   }
 
   void join_checked(int id, Unit& unit, const Member& original, const Trial& alone, bool vertical) {
-    if (unit.group.members.size() >= kMaxMembers) throw CannotFuse{"the kernel is full"};
+    const bool full = unit.group.members.size() >= kMaxMembers || too_many(unit.reads, alone.reads);
+    if (full) throw CannotFuse{"the kernel is full"};
     for (const ValueId v : alone.reads) {
       const int other = s_.values[static_cast<size_t>(v)].unit;
       if (other >= 0 && other != id && s_.needs.may_need(other, id)) {

@@ -15,6 +15,7 @@ constexpr int64_t kEnoughThreads = 512;  // of a multiprocessor that are enough
 constexpr int64_t kGpuBlock = 1024;      // threads that share a row, at most
 constexpr int64_t kGpuColumn = 64;       // threads that share a column, about
 constexpr int64_t kGpuElements = 64;     // of a thread that are worth more than a launch
+constexpr size_t kMostTensors = 64;      // that a kernel reads
 constexpr double kCacheBytes = 1 << 20;  // that a thread's cache keeps between two walks
 
 bool equal(const Access& a, const Access& b) {
@@ -69,6 +70,13 @@ bool fills_gpu_again(State& s, const Space& space, const std::vector<const Membe
   }
   const int64_t threads = rows * shared;
   return threads >= wanted || rows * row <= threads * kGpuElements;
+}
+
+bool too_many(const FlatSet<ValueId>& some, const FlatSet<ValueId>& others) {
+  if (some.size() + others.size() <= kMostTensors) return false;
+  size_t all = some.size();
+  for (const ValueId v : others) all += some.contains(v) ? 0 : 1;
+  return all > kMostTensors;
 }
 
 double kernel_cost(State& s, const Space& space, const std::vector<const Member*>& members) {

@@ -288,6 +288,11 @@ void delay_units(State& s);
 // ---- fusion_cost.cpp ----
 /// What a kernel of these members costs, by their accesses: bytes as one thread reads them one after the other.
 double kernel_cost(State& s, const Space& space, const std::vector<const Member*>& members);
+/// On a CPU, takes constants that all indices into a buffer have in common out of them, to where the launch says that the buffer begins.
+void lift_offsets(State& s, loops::Kernel& kernel, KernelLaunch& launch);
+/// Whether a kernel that reads both would read more tensors than its registers have addresses for: a sum of a thousand matrices is
+/// added up in several kernels, which need not wait for all of them.
+bool too_many(const FlatSet<ValueId>& some, const FlatSet<ValueId>& others);
 /// Whether a GPU's threads all have work, or each of them little, in a kernel that walks so many rows of a reduction again: such a
 /// reduction can't be split into chunks.
 bool fills_gpu_again(State& s, const Space& space, const std::vector<const Member*>& members, int64_t rows,

@@ -340,12 +340,15 @@ class Verifier {
     const size_t sizes = kernel.sizes.size() + (is_list && loops::has_parallel_loops(kernel) ? 1 : 0);
     require(launch.buffers.size() == args.size() * items && launch.sizes.size() == sizes * items,
             "a launch with other operands than its kernel's");
-    require(launch.buffer_offsets.empty(), "a launch with offsets");
+    const size_t offsets = launch.buffer_offsets.size();
+    require(offsets == 0 || (offsets == launch.buffers.size() && !is_list && launch.gpu_threads == 0),
+            "a launch with offsets");
     require(launch.maps == loops::tensor_maps(kernel), "a launch with other matrices than its kernel's");
     for (size_t item = 0; item < items; ++item) {
       const std::span<const Expr> given(launch.sizes.data() + item * sizes, kernel.sizes.size());
       for (size_t i = 0; i < args.size(); ++i)
-        check_operand(launch.buffers[item * args.size() + i], *args[i], kernel, given);
+        check_operand(launch.buffers[item * args.size() + i], *args[i], size_of(args[i]->numel, kernel, given),
+                      offsets == 0 ? Expr() : launch.buffer_offsets[i]);
       const int64_t iterations = iterations_of(kernel, given);
       const Expr told = !is_list                      ? launch.parallel_iterations
                         : sizes > kernel.sizes.size() ? launch.sizes[(item + 1) * sizes - 1]
@@ -387,11 +390,17 @@ class Verifier {
     return *result;
   }
 
-  void check_operand(BufferId id, const loops::BufferArg& arg, const loops::Kernel& kernel,
-                     std::span<const Expr> given) {
+  /// `offset`: valid where the kernel gets a part of the buffer.
+  void check_operand(BufferId id, const loops::BufferArg& arg, int64_t elements, Expr offset) {
     const PlanBuffer& buffer = buffer_of(id);
-    require(buffer.dtype == arg.dtype && size_of(arg.numel, kernel, given) == span_of(buffer.sizes, buffer.strides),
-            "a kernel that takes another buffer than it is given");
+    const int64_t span = span_of(buffer.sizes, buffer.strides);
+    require(buffer.dtype == arg.dtype, "a kernel that takes another buffer than it is given");
+    if (offset.valid()) {
+      const int64_t start = value_of(offset, "an offset");
+      require(start > 0 && elements > 0 && plus(start, elements) <= span, "a part that is not there");
+    } else {
+      require(elements == span, "a kernel that takes another buffer than it is given");
+    }
     require(arg.kind != ArgKind::kValue || buffer.home == BufferHome::kInput, "a number that is no input");
     touch(id, arg.kind == ArgKind::kOutput ? Access::kWritten : writes(arg) ? Access::kBoth : Access::kRead);
   }

@@ -180,6 +180,7 @@ const std::vector<OptionInfo>& option_table() {
                       "own_products",
                       "rematerialize",
                       "short_reductions",
+                      "sum_parts",
                       "thin_products",
                       "write_parts"}),
          "Comma-separated names of passes to skip; * skips all. A graph that does not compile without them runs in "

@@ -1,6 +1,10 @@
 #include "transforms/result_groups.h"
 
 #include <algorithm>
+#include <bit>
+#include <compare>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -9,7 +13,43 @@
 namespace tatara {
 namespace {
 
-using Mask = std::vector<bool>;  // of results
+/// A set of results.
+class Mask {
+ public:
+  Mask() = default;  // of none, whatever their number
+  explicit Mask(size_t count) : words_((count + kBits - 1) / kBits) {}
+
+  bool empty() const { return words_.empty(); }
+  bool has(size_t i) const { return (words_[i / kBits] >> (i % kBits) & 1U) != 0; }
+  void set(size_t i) { words_[i / kBits] |= uint64_t{1} << (i % kBits); }
+  void add(const Mask& other) {
+    if (words_.size() < other.words_.size()) words_.resize(other.words_.size());
+    for (size_t w = 0; w < other.words_.size(); ++w) words_[w] |= other.words_[w];
+  }
+  bool contains(const Mask& other) const {
+    for (size_t w = 0; w < words_.size(); ++w) {
+      if ((other.words_[w] & ~words_[w]) != 0) return false;
+    }
+    return true;
+  }
+  size_t count() const {
+    size_t bits = 0;
+    for (const uint64_t word : words_) bits += static_cast<size_t>(std::popcount(word));
+    return bits;
+  }
+  template <typename Fn>
+  void for_each(Fn&& fn) const {
+    for (size_t w = 0; w < words_.size(); ++w) {
+      for (uint64_t left = words_[w]; left != 0; left &= left - 1)
+        fn(w * kBits + static_cast<size_t>(std::countr_zero(left)));
+    }
+  }
+  friend auto operator<=>(const Mask&, const Mask&) = default;
+
+ private:
+  static constexpr size_t kBits = 64;
+  std::vector<uint64_t> words_;
+};
 
 /// An operation of the host: a recorded call, or a checkpoint that is one node to it.
 using Operation = std::pair<const Region*, int>;
@@ -23,30 +63,25 @@ Operation operation_of(const Node& node, size_t number) {
   return {nullptr, node.location.call >= 0 ? node.location.call : -1 - static_cast<int>(number)};
 }
 
-void add(Mask& to, const Mask& from) {
-  if (from.empty()) return;
-  to.resize(from.size(), false);
-  for (size_t i = 0; i < from.size(); ++i) to[i] = to[i] || from[i];
-}
-
-/// The operations in the histories of results: for each set of results those that just these have in common.
-std::map<Mask, std::vector<const Node*>> shared_operations(const Graph& graph, const std::vector<ValueId>& results,
-                                                           const std::vector<bool>& needs) {
+/// The operations in the histories of results: for each set of results those that just these have in common, large sets first.
+std::vector<std::pair<Mask, std::vector<const Node*>>> shared_operations(const Graph& graph,
+                                                                         const std::vector<ValueId>& results,
+                                                                         const std::vector<bool>& needs) {
   std::vector<Mask> of_value(graph.num_values());
   for (size_t i = 0; i < results.size(); ++i) {
-    Mask own(results.size(), false);
-    own[i] = true;
-    add(of_value[static_cast<size_t>(results[i])], own);
+    Mask own(results.size());
+    own.set(i);
+    of_value[static_cast<size_t>(results[i])].add(own);
   }
   std::map<Operation, std::pair<Mask, std::vector<const Node*>>> operations;
   for (size_t n = graph.num_nodes(); n-- > 0;) {
     const Node& node = graph.node(static_cast<NodeId>(n));
     Mask mask;
-    for (const ValueId v : node.outputs) add(mask, of_value[static_cast<size_t>(v)]);
+    for (const ValueId v : node.outputs) mask.add(of_value[static_cast<size_t>(v)]);
     if (mask.empty() || !gives_gradients(node, needs)) continue;
-    for_each_operand(node, [&](ValueId v) { add(of_value[static_cast<size_t>(v)], mask); });
+    for_each_operand(node, [&](ValueId v) { of_value[static_cast<size_t>(v)].add(mask); });
     auto& [whole, nodes] = operations[operation_of(node, n)];
-    add(whole, mask);
+    whole.add(mask);
     nodes.push_back(&node);
   }
   std::map<Mask, std::vector<const Node*>> shared;
@@ -54,54 +89,58 @@ std::map<Mask, std::vector<const Node*>> shared_operations(const Graph& graph, c
     std::vector<const Node*>& all = shared[found.first];
     all.insert(all.end(), found.second.begin(), found.second.end());
   }
-  return shared;
+  std::vector<std::pair<Mask, std::vector<const Node*>>> all(std::make_move_iterator(shared.begin()),
+                                                             std::make_move_iterator(shared.end()));
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.first.count() > b.first.count(); });
+  return all;
 }
 
 /// Which results share something that is used up, with which.
 class Shares {
  public:
-  explicit Shares(size_t count) : share_(count, Mask(count, false)) {}
+  explicit Shares(size_t count) : share_(count, Mask(count)) {}
 
   void join(const Mask& mask) {
-    for (size_t i = 0; i < mask.size(); ++i) {
-      if (mask[i]) add(share_[i], mask);
-    }
+    if (joined(mask)) return;
+    mask.for_each([&](size_t i) { share_[i].add(mask); });
+    joined_.push_back(mask);
   }
   /// Whether these all do, each with each.
   bool all(const Mask& mask) const {
-    for (size_t i = 0; i < mask.size(); ++i) {
-      for (size_t j = 0; mask[i] && j < i; ++j) {
-        if (mask[j] && !share_[i][j]) return false;
-      }
-    }
-    return true;
+    if (joined(mask)) return true;
+    if (mask.count() < 2) return true;
+    bool each = true;
+    mask.for_each([&](size_t i) { each = each && share_[i].contains(mask); });
+    return each;
   }
-  bool uses_up(size_t i) const { return share_[i][i]; }
+  bool uses_up(size_t i) const { return share_[i].has(i); }
   /// Joins those that share something; where not all do so each with each, they are apart.
   std::vector<int> groups() const {
     const size_t count = share_.size();
     std::vector<int> group(count, -1);
     for (size_t i = 0; i < count; ++i) {
       if (group[i] >= 0) continue;
-      Mask mine(count, false);
-      mine[i] = true;
+      Mask mine(count);
+      mine.set(i);
       for (bool grows = true; grows;) {
         const Mask before = mine;
-        for (size_t j = 0; j < count; ++j) {
-          if (before[j]) add(mine, share_[j]);
-        }
+        before.for_each([&](size_t j) { mine.add(share_[j]); });
         grows = mine != before;
       }
       const bool whole = all(mine);
-      for (size_t j = 0; j < count; ++j) {
-        if (mine[j]) group[j] = static_cast<int>(whole ? i : j);
-      }
+      mine.for_each([&](size_t j) { group[j] = static_cast<int>(whole ? i : j); });
     }
     return group;
   }
 
  private:
+  bool joined(const Mask& mask) const {
+    return std::any_of(joined_.begin(), joined_.end(), [&](const Mask& each) { return each.contains(mask); });
+  }
+
   std::vector<Mask> share_;
+  std::vector<Mask> joined_;  // none of them a part of an earlier one
 };
 
 }  // namespace

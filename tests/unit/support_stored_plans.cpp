@@ -49,6 +49,14 @@ constexpr std::pair<const char*, const char*> kPrograms[] = {
   return (%8)
 }
 )"},
+    {"rows of an input", R"(graph(%0: f32[4, 16], %1: f32[16, 16]) {
+  %2: f32[1, 16] = slice(%0, 0, 1, 2, 1)
+  %3: f32[1, 16] = mm(%2, %1)
+  %4: f32[1, 16] = slice(%0, 0, 3, 4, 1)
+  %5: f32[1, 16] = add(%3, %4, alpha=1)
+  return (%5)
+}
+)"},
     {"masks", R"(graph(%0: f32[8, 8]) {
   %1: bool[8, 8] = bernoulli_mask([8, 8], 0.5, f32)
   %2: f32[8, 8] = cast(%1, f32)

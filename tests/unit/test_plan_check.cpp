@@ -280,6 +280,17 @@ TEST(PlanCheck, Contradictions) {
             },
             "share memory"},
            {"clears the arena", [&](Plan& p) { launch(p, 0).clears = true; }, "clears"}});
+  const auto offset = [&](Plan& p) -> Expr& {
+    for (Expr& e : launch(p, 0).buffer_offsets) {
+      if (e.valid()) return e;
+    }
+    throw InternalError("no such offset");
+  };
+  try_all(find("rows of an input"),
+          {{"a row that is not there", [&](Plan& p) { offset(p) = number(p, 49); }, "part"},
+           {"before the first row", [&](Plan& p) { offset(p) = number(p, -16); }, "part"},
+           {"the whole as a row", [&](Plan& p) { offset(p) = Expr(); }, "another buffer"},
+           {"fewer offsets than buffers", [&](Plan& p) { launch(p, 0).buffer_offsets.pop_back(); }, "offsets"}});
   try_all(find("writes and aliases"),
           {{"writes nothing", [&](Plan& p) { p.input_writes.clear(); }, "inputs"},
            {"writes elsewhere", [&](Plan& p) { p.input_writes[0].input_index = 1; }, "inputs"},

@@ -456,5 +456,30 @@ TEST(Schedule, AKernelWithALateMemberHurriesNobody) {
   EXPECT_LE(s.plan.arena_bytes.const_value(), 4 * 64 * 64 * 4);
 }
 
+TEST(Schedule, TurnsOfALoopAreOneKernel) {
+  Program p;
+  const ValueId rows = p.input({8, 1000});
+  const ValueId w = p.input({1000, 1000});
+  ValueId h = p.input({1, 1000});
+  for (int64_t i = 0; i < 8; ++i) {
+    const ValueId row = p.b.slice(rows, 0, p.ctx->constant(i), p.ctx->constant(i + 1), p.ctx->constant(1));
+    h = p.b.unary("tanh", p.b.binary("add", p.b.binary("mm", h, w), row));
+  }
+  const Schedule s = p.schedule({h});
+  std::set<const loops::Kernel*> kernels;
+  for (const auto& kernel : s.kernels) kernels.insert(kernel.get());
+  // The first row begins where the buffer does.
+  EXPECT_EQ(kernels.size(), 2u);
+  int64_t row = 0;
+  for (const PlanStep& step : s.plan.steps) {
+    const auto* launch = std::get_if<KernelLaunch>(&step);
+    if (launch == nullptr) continue;
+    int64_t start = 0;
+    for (const Expr offset : launch->buffer_offsets) start += offset.valid() ? offset.const_value() : 0;
+    EXPECT_EQ(start, 1000 * row++);
+  }
+  EXPECT_EQ(row, 8);
+}
+
 }  // namespace
 }  // namespace tatara

@@ -105,5 +105,48 @@ TEST(Transforms, EveryPassIsInTheTableOfOptions) {
   }
 }
 
+/// Zeros of these sizes with `source` as row `index`.
+ValueId with_row(Program& p, ValueId source, int64_t rows, int64_t index) {
+  const TensorType row = p.b.type(source);
+  std::vector<Expr> sizes = row.sizes;
+  sizes.insert(sizes.begin(), p.ctx->constant(rows));
+  const ValueId zeros = p.b.op("full", {SymInts{sizes}, Scalar(0.0), row.dtype, NoneArg{}, row.device});
+  return p.b.op("select_scatter", {TensorArg{zeros}, TensorArg{source}, Scalar(int64_t{0}), Scalar(index)});
+}
+
+ValueId sum_of_rows(Program& p, int64_t rows, const std::vector<int64_t>& indices) {
+  ValueId sum = kNoValue;
+  for (const int64_t index : indices) {
+    const ValueId row = with_row(p, p.input({4}), rows, index);
+    sum = sum == kNoValue ? row : p.b.binary("add", sum, row);
+  }
+  return sum;
+}
+
+TEST(Transforms, PartsThatDoNotMeetAreOneTensor) {
+  Program p;
+  p.graph.add_output(sum_of_rows(p, 3, {2, 0, 1}));
+  const Graph g = eliminate_dead_code(sum_parts(eliminate_common_subexpressions(p.graph)));
+  EXPECT_EQ(count(g, "add"), 0u);
+  EXPECT_EQ(count(g, "select_scatter"), 0u);
+  EXPECT_EQ(count(g, "cat"), 1u);
+}
+
+TEST(Transforms, ManyPartsAreWrittenToTheirPlaces) {
+  Program p;
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < 20; ++i) all.push_back(i);
+  p.graph.add_output(sum_of_rows(p, 21, all));
+  const Graph g = sum_parts(eliminate_common_subexpressions(p.graph));
+  EXPECT_EQ(count(eliminate_dead_code(g), "add"), 0u);
+  EXPECT_EQ(count(eliminate_dead_code(write_parts(g)), "write_part"), 20u);
+}
+
+TEST(Transforms, PartsThatMeetAreAdded) {
+  Program p;
+  p.graph.add_output(sum_of_rows(p, 3, {1, 1}));
+  EXPECT_EQ(count(eliminate_dead_code(sum_parts(eliminate_common_subexpressions(p.graph))), "add"), 1u);
+}
+
 }  // namespace
 }  // namespace tatara

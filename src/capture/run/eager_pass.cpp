@@ -1,6 +1,8 @@
 #include "capture/run/eager_pass.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "capture/entries/guards.h"
@@ -252,12 +254,14 @@ PyTypeObject* remembered_type() {
   });
 }
 
-/// Whether a later node makes the tensor the result of a user's autograd.Function.
-bool gets_history_after(const std::vector<TapeNode>& nodes, size_t n, int slot) {
-  return std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(n) + 1, nodes.end(), [slot](const TapeNode& node) {
-    return function_end(node) != nullptr &&
-           std::find(node.outputs.begin(), node.outputs.end(), slot) != node.outputs.end();
-  });
+/// By slot: the last node that makes the tensor the result of a user's autograd.Function.
+std::unordered_map<int, size_t> function_histories(const std::vector<TapeNode>& nodes) {
+  std::unordered_map<int, size_t> last;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (function_end(nodes[n]) == nullptr) continue;
+    for (const int slot : nodes[n].outputs) last[slot] = n;
+  }
+  return last;
 }
 
 }  // namespace
@@ -284,9 +288,12 @@ std::shared_ptr<const EagerPass> eager_pass(const std::shared_ptr<const Tape>& t
     const auto found = made.slots.find(stages.front().crossing.at(at - inputs - outputs));
     return found == made.slots.end() ? -1 : found->second;
   };
-  const auto among = [](const std::vector<int>& slots, int slot) {
-    return std::find(slots.begin(), slots.end(), slot) != slots.end();
+  const std::unordered_map<int, size_t> histories = function_histories(nodes);
+  const auto gets_history_after = [&histories](size_t n, int slot) {
+    const auto found = histories.find(slot);
+    return found != histories.end() && found->second > n;
   };
+  const std::unordered_set<int> results(made.outputs.begin(), made.outputs.end());
   for (const GraphStage& part : stages) {
     EagerPass::Stage& stage = pass->stages.emplace_back();
     for (size_t i = 0; i < part.inputs.size(); ++i) {
@@ -294,10 +301,12 @@ std::shared_ptr<const EagerPass> eager_pass(const std::shared_ptr<const Tape>& t
       if (part.needs[i] && stage.inputs.back() < 0) return nullptr;
     }
     for (const int value : part.outputs) stage.outputs.push_back(slot_of(value));
+    const std::unordered_set<int> begins(stage.inputs.begin(), stage.inputs.end());
+    const std::unordered_set<int> ends(stage.outputs.begin(), stage.outputs.end());
     for (size_t n = 0; n < nodes.size(); ++n) {
       const bool makes = std::any_of(nodes[n].outputs.begin(), nodes[n].outputs.end(), [&](int slot) {
-        if (slot < 0 || gets_history_after(nodes, n, slot)) return false;
-        return among(stage.inputs, slot) || (among(stage.outputs, slot) && !among(made.outputs, slot));
+        if (slot < 0 || gets_history_after(n, slot)) return false;
+        return begins.contains(slot) || (ends.contains(slot) && !results.contains(slot));
       });
       if (makes && Replay::cuts_region(*tape, n + 1)) return nullptr;
       if (makes) stage.cuts.push_back(n + 1);

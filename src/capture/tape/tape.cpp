@@ -94,6 +94,13 @@ bool is_numpy_tape(const Tape& tape) {
   });
 }
 
+bool has_reentrant_regions(const Tape& tape) {
+  return std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& node) {
+    const RegionMark* mark = region_mark(node);
+    return mark != nullptr && mark->reentrant;
+  });
+}
+
 bool is_mixed_tape(const Tape& tape) {
   return std::any_of(tape.nodes().begin(), tape.nodes().end(), is_of_numpy) && !is_numpy_tape(tape);
 }
@@ -103,6 +110,7 @@ void Tape::add_node(TapeNode node) {
   if (step_of(node) != FuncStep::kNone || (pass != nullptr && pass->of_level))
     needs_grad_modes_ = has_transforms_ = true;
   if (is_leaf_mark(node)) needs_grad_modes_ = true;
+  had_numpy_ = had_numpy_ || is_of_numpy(node);
   if (draws_by_numpy(node) && number_operation(node) != nullptr) {
     ran_.numbers[node.outputs[0]] = slots_[static_cast<size_t>(node.outputs[0])].object;
   }
@@ -265,6 +273,7 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   copy->slots_ = slots_;
   copy->makers_ = makers_;
   copy->has_transforms_ = has_transforms_;
+  copy->had_numpy_ = had_numpy_;
   copy->nodes_.assign(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(count));
   copy->needs_grad_modes_ =
       has_transforms_ ||

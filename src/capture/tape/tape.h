@@ -160,6 +160,8 @@ class Tape {
   void set_level(int slot, int level) { slots_[static_cast<size_t>(slot)].level = level; }
   /// Whether the tape has a step of torch.func's transforms.
   bool has_transforms() const { return has_transforms_; }
+  /// Whether it holds calls of NumPy's, or has held some that were cut off.
+  bool had_numpy() const { return had_numpy_; }
 
   const std::vector<TapeSlot>& slots() const { return slots_; }
   const std::vector<TapeNode>& nodes() const { return nodes_; }
@@ -239,12 +241,6 @@ class Tape {
   const std::string& mismatch() const { return mismatch_; }
   /// The mismatch is no more than a copy where a call was to give its operand.
   bool copies() const { return copies_; }
-  bool has_reentrant_regions() const {
-    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& node) {
-      const RegionMark* mark = region_mark(node);
-      return mark != nullptr && mark->reentrant;
-    });
-  }
   bool has_regions() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return region_mark(n) != nullptr; });
   }
@@ -284,6 +280,7 @@ class Tape {
   std::vector<int> outputs_;
   bool needs_grad_modes_ = false;
   bool has_transforms_ = false;
+  bool had_numpy_ = false;
   /// Of an open tape, what has run.
   struct HasRun {
     size_t nodes = 0;
@@ -357,6 +354,8 @@ std::vector<int> computed_outputs(const Tape& tape);
 std::vector<int> input_slots(const Tape& tape);
 /// Whether its calls are NumPy's alone, which have run when they were recorded.
 bool is_numpy_tape(const Tape& tape);
+/// Whether it has checkpoints that are one node to the host's gradients (use_reentrant=True).
+bool has_reentrant_regions(const Tape& tape);
 /// Whether calls of torch's are recorded on an open tape that have not run.
 bool waits(const Tape& tape);
 /// NumPy's, also where it gives a number.

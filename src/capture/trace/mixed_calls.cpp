@@ -75,7 +75,7 @@ bool NumpyTracing::may_follow() const {
 
 bool NumpyTracing::keeps_apart() const {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
-  return std::any_of(nodes.begin(), nodes.end(), is_of_numpy) && !may_follow();
+  return trace_->tape.had_numpy() && std::any_of(nodes.begin(), nodes.end(), is_of_numpy) && !may_follow();
 }
 
 /// Whether the trace is of more than NumPy's calls.

@@ -182,7 +182,7 @@ std::string GradientTracing::read_engine_call(PyObject* args, PyObject* kwargs, 
   if (histories().needs_outer_history()) return "a tensor from before the graph has a history";
   std::vector<PyObject*> variables;
   const bool given = inputs != nullptr && PyTuple_Check(inputs) && PyTuple_GET_SIZE(inputs) > 0;
-  if ((given || !call.accumulate) && t.tape.has_reentrant_regions())
+  if ((given || !call.accumulate) && has_reentrant_regions(t.tape))
     return "by given inputs, beside a reentrant checkpoint";
   for (Py_ssize_t i = 0; given && i < PyTuple_GET_SIZE(inputs); ++i) variables.push_back(PyTuple_GET_ITEM(inputs, i));
   for (size_t i = 0; !given && i < t.tape.slots().size(); ++i) {
@@ -207,7 +207,7 @@ std::string GradientTracing::read_engine_call(PyObject* args, PyObject* kwargs, 
       }
     }
   }
-  if (!own_.retained.empty() && (given || !call.accumulate || t.tape.has_reentrant_regions())) {
+  if (!own_.retained.empty() && (given || !call.accumulate || has_reentrant_regions(t.tape))) {
     return "beside a tensor that keeps its gradient";
   }
   add_retained(call);
