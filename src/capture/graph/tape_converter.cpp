@@ -228,7 +228,8 @@ void TapeConverter::grow(const Tape& tape, bool engine) {
   for (; slots_done_ < tape.slots().size(); ++slots_done_) {
     if (!tape.slots()[slots_done_].input) continue;
     add_input(static_cast<int>(slots_done_));
-    if (history_) history_->add_input(static_cast<int>(slots_done_));
+    // Without gradients, levels of torch.func alone have histories.
+    if (history_ && (view_.training || engine)) history_->add_input(static_cast<int>(slots_done_));
   }
   awaits_pass_ = false;
   for (; nodes_done_ < tape.nodes().size(); ++nodes_done_) {

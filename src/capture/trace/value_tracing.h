@@ -2,7 +2,9 @@
 // symbols whose values are there when the call has run; the trace goes on with those of the present call.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "capture/trace/trace_context.h"
@@ -35,6 +37,9 @@ class ValueTracing final : public TraceFeature {
  private:
   bool advance(const std::vector<int>& slots);
   bool may_run(const TapeNode& node) const;
+  std::set<int> inputs_written(const std::vector<size_t>& calls) const;
+  bool copy_inputs(const std::set<int>& inputs);
+  bool copies_are_apart() const;
   std::optional<std::vector<size_t>> calls_for(const std::vector<int>& slots) const;
   bool run_calls(const std::vector<size_t>& calls);
   void drop_unseen();
@@ -55,8 +60,10 @@ class ValueTracing final : public TraceFeature {
 
   /// Of one trace: its calls, run for their values beside it.
   struct Own {
-    std::vector<bool> done;       // by node
-    std::vector<Ref> env;         // by slot
+    std::vector<bool> done;     // by node
+    std::vector<Ref> env;       // by slot
+    std::map<int, Ref> copies;  // of inputs that these calls write to
+    size_t copied_bytes = 0;
     Ref random;                   // the generators' states behind these nodes; null: none has run
     bool with_gradients = false;  // some lead through a backward pass
     bool refused = false;         // a call may not run twice, or has failed

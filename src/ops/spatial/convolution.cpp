@@ -10,6 +10,25 @@ namespace {
 using namespace ops;
 using Values = std::vector<ValueId>;
 
+/// The type of a result over one dimension. The host makes the input contiguous, puts a dimension of one before the last of both
+/// operands, and goes by the layouts that these have then: a weight whose channels come last decides.
+TensorType convolved_rows(ExprContext& ctx, const TensorType& x, const TensorType& w, TensorType type) {
+  const auto image = [&ctx](TensorType rows) {
+    const Expr stride = ctx.mul(rows.sizes[2], rows.strides[2]);
+    rows.sizes.insert(rows.sizes.begin() + 2, ctx.constant(1));
+    rows.strides.insert(rows.strides.begin() + 2, stride);
+    return rows;
+  };
+  const TensorType input = is_contiguous(ctx, x) ? x : contiguous_type(ctx, x.dtype, x.device, x.sizes);
+  if (suggested_layout(ctx, image(w)) != Layout::kChannelsLast &&
+      suggested_layout(ctx, image(input)) != Layout::kChannelsLast) {
+    return type;
+  }
+  type.strides = layout_strides(ctx, image(type).sizes, Layout::kChannelsLast);
+  type.strides.erase(type.strides.begin() + 2);
+  return type;
+}
+
 // (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 std::vector<TensorType> convolution_meta(MetaContext& m) {
   ExprContext& ctx = m.ctx();
@@ -66,6 +85,7 @@ std::vector<TensorType> convolution_meta(MetaContext& m) {
   bool empty = false;
   for (Expr size : sizes) empty = empty || size.is_const(0);
   if (empty || (x.dtype == DType::kFloat64 && x.dim() == 5)) return {type};
+  if (x.dim() == 3) return {convolved_rows(ctx, x, w, std::move(type))};
   const bool last =
       suggested_layout(ctx, x) == Layout::kChannelsLast || suggested_layout(ctx, w) == Layout::kChannelsLast;
   if (last) type.strides = layout_strides(ctx, sizes, Layout::kChannelsLast);
