@@ -9,7 +9,8 @@ using Impl = ExprContext::Impl;
 namespace {
 
 constexpr int kMaxDepth = 5;
-constexpr int kMaxSteps = 80;
+constexpr int kStep = 16,
+              kMaxSteps = 80 * kStep;  // what a fact leads to that is not searched further costs one of these
 constexpr size_t kMaxFactsPerAtom = 24;
 
 }  // namespace
@@ -175,7 +176,8 @@ bool Impl::prove_search(NodePtr d, int depth, int& budget) {
   if (d->kind == ExprKind::kConst) return d->value <= 0;
   const IntRange r = range(d);
   if (r.hi <= 0) return true;
-  if (r.lo > 0 || depth == 0 || --budget <= 0) return false;
+  budget -= r.lo > 0 || depth == 0 ? 1 : kStep;
+  if (r.lo > 0 || depth == 0 || budget <= 0) return false;
   if (const NodePtr cleared = clear_division(d); cleared != d) return prove_search(cleared, depth - 1, budget);
   Linear all;
   all.add(d);

@@ -8,6 +8,7 @@
 
 #include "capture/entries/stats.h"
 #include "capture/graph/eager_cost.h"
+#include "capture/graph/early_calls.h"
 #include "capture/host/errors.h"
 #include "capture/run/compiled_part.h"
 #include "capture/run/report_details.h"
@@ -46,9 +47,8 @@ class SplitRunner final : public GraphRunner {
       for (const int slot : part.runner == nullptr ? std::vector<int>() : part.runner->written_slots()) {
         if (slot < 0 || slots[static_cast<size_t>(slot)].input) written_.push_back(slot);
       }
-      for (size_t n = part.first; n < part.last && part.tape == nullptr; ++n) {
+      for (size_t n = part.first; n < part.last && part.tape == nullptr; ++n)
         if (tape.nodes()[n].mutates || tape.nodes()[n].statistics) written_.push_back(-1);
-      }
     }
   }
 
@@ -176,19 +176,20 @@ class TapeSplitter {
       if (is_numpy_operation(node)) why_[n] = "NumPy's";
       if (number_operation(node) != nullptr && (reads_array(node) || draws_by_numpy(node))) why_[n] = "NumPy's";
     }
-    for (const Tape::MadeSymbol& made : tape_.made_symbols()) {
+    for (const Tape::MadeSymbol& made : tape_.made_symbols())
       if (!made.condition) why_[made.node] = kDataDecide;
-    }
   }
 
   /// False: the tape cannot be cut where it has to be.
-  bool run(const std::string& reason, size_t refused, bool several_devices) {
+  /// The first `early` calls are torch's.
+  bool run(const std::string& reason, size_t refused, bool several_devices, size_t early) {
     const size_t count = tape_.nodes().size();
+    host(0, early, kDataDecide);
     if (several_devices && find_devices()) {
-      split_by_device(0, count);
+      split_by_device(early, count);
     } else {
-      refuse(refused, reason);
-      split(0, count);
+      if (refused >= early) refuse(refused, reason);
+      split(early, count);
     }
     return !cuts_region_;
   }
@@ -353,9 +354,8 @@ class TapeSplitter {
       cuts_region_ = cuts_region_ || region_mark(node) != nullptr;
       const Ref step = is_operator_call(node) ? step_between(node, why) : Ref();
       if (step) PyList_Append(report_calls_.get(), step.get());
-      for (const int slot : node.outputs) {
+      for (const int slot : node.outputs)
         if (slot >= 0) entry_.tape->take_layout(slot, trace_.tape);
-      }
       entry_.report.graph_text += str_cat("torch: ", node_text(tape_, node), "\n");
       TATARA_LOG(kGraph, "torch runs ", node.name, ": ", why);
     }
@@ -407,9 +407,8 @@ class TapeSplitter {
     for (size_t n = first; n < last; ++n) {
       const TapeNode& node = tape_.nodes()[n];
       if (!node.mutates && !node.statistics) continue;
-      for (PyObject* argument : written_arguments(node)) {
+      for (PyObject* argument : written_arguments(node))
         for_each_slot(argument, [&](int slot) { written.insert(owner_of(slot)); });
-      }
     }
     return written;
   }
@@ -424,10 +423,8 @@ class TapeSplitter {
       const auto input = static_cast<int>(i);
       const std::vector<InputWrite>& own = graph.input_writes();
       const auto same = [input](const InputWrite& write) { return write.input_index == input; };
-      if (made.inputs[i] < 0 || !written.contains(owner_of(made.inputs[i])) ||
-          std::any_of(own.begin(), own.end(), same)) {
-        continue;
-      }
+      if (made.inputs[i] < 0 || !written.contains(owner_of(made.inputs[i]))) continue;
+      if (std::any_of(own.begin(), own.end(), same)) continue;
       graph.add_input_write(input, graph.inputs()[i], 0);
     }
     std::set<size_t> results;
@@ -450,9 +447,8 @@ class TapeSplitter {
   /// To a part, tensors that come in are apart from each other. So torch does the writes to those of which there are views.
   void refuse_shared_writes(const TapeGraph& made) const {
     std::map<int, int> views;  // how many tensors have a part of the memory
-    for (const int slot : made.inputs) {
+    for (const int slot : made.inputs)
       if (slot >= 0) ++views[owner_of(slot)];
-    }
     const auto shares = [this](int slot) {
       const TapeNode* const maker = slot < 0 ? nullptr : tape_.maker(owner_of(slot));
       return maker != nullptr && crosses_to_tensors(*maker);
@@ -582,8 +578,11 @@ bool attach_split(Entry& entry, const CompileOptions& options, TorchApi& api, co
   EntryReport before = entry.report;
   entry.report.graph_text.clear();
   entry.report.lowered_text.clear();
+  auto first = static_cast<size_t>(refused);
+  const size_t early = run_early(*entry.tape, first);
+  before.refused_call = static_cast<int>(first);
   TapeSplitter splitter(entry, options, api, trace);
-  if (!splitter.run(before.fallback_reason, static_cast<size_t>(refused), before.several_devices)) {
+  if (!splitter.run(before.fallback_reason, first, before.several_devices, early)) {
     entry.report = std::move(before);
     return false;
   }

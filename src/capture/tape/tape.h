@@ -213,6 +213,7 @@ class Tape {
   /// Whether random numbers are drawn before the last of what data decide is there.
   bool draws_before_made() const { return made_.drawn; }
   friend bool falls_as_recorded(const Tape& tape, size_t node, const std::vector<Ref>& env);
+  friend size_t run_early(Tape& tape, size_t& call);
   size_t decisions_found() const { return made_.decisions == nullptr ? 0 : made_.decisions->found; }
   /// Whether such a symbol is part of the expression, which is one of `ctx`.
   bool is_made(Expr e, ExprContext& ctx) const;

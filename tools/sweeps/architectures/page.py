@@ -75,12 +75,18 @@ def _cell(text: str, most: int = 260) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")[:most]
 
 
-def reasons(rows: list[Row]) -> list[tuple[str, int, str]]:
-    """Why graphs break: reason and place, in how many rows, and one of these."""
+def _cut(item: dict[str, Any]) -> str:
+    reason = re.sub(r" \(at \S+:\d+ in \S+\)$", "", item["reason"])
+    return f"{reason} ({Path(item['file']).name}:{item['line']})"
+
+
+def reasons(rows: list[Row], what: str = "breaks") -> list[tuple[str, int, str]]:
+    """Why graphs break, or are cut ("cuts"): reason and place, in how many rows, and one of these."""
     counts: Counter[str] = Counter()
     example: dict[str, str] = {}
+    told = _reason if what == "breaks" else _cut
     for row in rows:
-        for reason in {_reason(item) for item in row.get("breaks", [])}:
+        for reason in {told(item) for item in row.get(what, [])}:
             counts[reason] += 1
             example.setdefault(reason, row["class"])
     return [(reason, count, example[reason]) for reason, count in counts.most_common()]
@@ -92,6 +98,8 @@ def print_summary(rows: list[Row]) -> int:
         print(mode + ": " + ", ".join(f"{k} {v}" for k, v in _counts([r for r in rows if r["mode"] == mode]).items()))
     for reason, count, example in reasons(rows)[:12]:
         print(f"  {count:4} {reason[:150]}, as {example}")
+    for reason, count, example in reasons(rows, "cuts")[:12]:
+        print(f"  {count:4} in parts: {reason[:150]}, as {example}")
     return sum(row["state"] in FAILED for row in rows)
 
 
@@ -129,6 +137,14 @@ def write_page(path: Path, rows: list[Row], command: str, processor: str) -> Non
         "| rows | reason and place | an example |",
         "|---:|---|---|",
         *(f"| {count} | {_cell(reason)} | {example} |" for reason, count, example in reasons(rows)),
+        "",
+        "## Why graphs are in parts",
+        "",
+        "Calls that torch runs between compiled parts of one entry, without going back to Python.",
+        "",
+        "| rows | call, reason and place | an example |",
+        "|---:|---|---|",
+        *(f"| {count} | {_cell(reason)} | {example} |" for reason, count, example in reasons(rows, "cuts")),
         "",
         "## Rows, the worst first",
         "",

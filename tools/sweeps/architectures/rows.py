@@ -166,14 +166,17 @@ def _place(file: str) -> str:
 
 def found(compiled: Any) -> dict[str, Any]:
     """What the report of a compiled model says so far."""
-    from tatara.report._report import report_of
+    from tatara.report._report import parts_of, report_of
 
     report = report_of(compiled)
+    details = [entry.get("details") or {} for part in parts_of(compiled) for entry in part._report()["entries"]]
+    cuts = [step for each in details if len(each.get("parts", [])) > 1 for step in each["between"]]
     return {
         "graphs": len(report.graphs),
         "breaks": [
             {"reason": b.reason, "file": _place(b.file), "line": b.line, "function": b.function} for b in report.breaks
         ],
+        "cuts": [{"reason": f"{c['op']}: {c['reason']}", "file": _place(c["file"]), "line": c["line"]} for c in cuts],
         "fallbacks": [g.fallback or g.problem for g in report.graphs if g.fallback or g.problem],
         "kernels": len(report.kernels),
         "host_calls": dict(collections.Counter(h.operator for h in report.host_calls).most_common()),
