@@ -69,6 +69,7 @@ void TorchNative::load_bits(PyObject* torch) {
   load_symbol(library, is_neg_, "_ZN2at6native6is_negERKNS_6TensorE");
   load_symbol(library, is_zero_, "_ZN2at6native14_is_zerotensorERKNS_6TensorE");
   load_symbol(library, has_storage_, "_ZNK3c1010TensorImpl11has_storageEv");
+  load_symbol(library, nested_table_, "_ZTVN2at6native16NestedTensorImplE");
   const WithoutModes quiet(torch);
   // The layout of Python's tensor object is no part of torch's interface: trusted where a tensor's own word is there.
   const Ref example = Ref::steal(PyObject_CallMethod(torch, "empty", "i", 1));
@@ -84,6 +85,10 @@ void TorchNative::load_bits(PyObject* torch) {
 bool TorchNative::may_have_memory(PyObject* tensor) const {
   if (is_conj_ == nullptr || impl_of(tensor) == nullptr) return true;
   if (has_storage_ != nullptr && !has_storage_(impl_of(tensor))) return false;
+  // A nested tensor has no sizes: the host tells so by exceptions with a trace of the stack, which take a millisecond each.
+  constexpr size_t kFirstFunction = 2 * sizeof(void*);
+  const auto* const table = *static_cast<const char* const*>(impl_of(tensor));
+  if (nested_table_ != nullptr && table == nested_table_ + kFirstFunction) return false;
   constexpr int32_t kMeta = 14;  // c10::DeviceType
   const auto handle = reinterpret_cast<torch_abi::TensorHandle>(const_cast<void**>(impl_place(tensor)));
   int32_t type = 0, device = 0;

@@ -94,6 +94,7 @@ class TorchNative {
   using Bit = bool (*)(const void*);
   Bit is_conj_ = nullptr, is_neg_ = nullptr, is_zero_ = nullptr;
   bool (*has_storage_)(const void*) = nullptr;  // takes a TensorImpl
+  const char* nested_table_ = nullptr;          // of the virtual functions of old nested tensors
   Ref is_conj_method_, is_neg_method_;
   void (*bump_version_)(const void*) = nullptr;  // takes a const Tensor&
   Ref increment_version_;                        // torch._C._increment_version, for where there is none
