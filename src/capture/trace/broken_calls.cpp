@@ -3,6 +3,7 @@
 
 #include "capture/entries/owner.h"
 #include "capture/host/natures.h"
+#include "capture/trace/function_tracing.h"
 #include "capture/trace/trace_context.h"
 #include "capture/trace/trace_ends.h"
 
@@ -10,7 +11,9 @@ namespace tatara::capture {
 
 bool TraceContext::may_be_root(const Frame& f) const {
   // Without torch, what is behind a break is as fast in NumPy as a graph in between.
-  return api.present() && !f.is_generator() && !is_library_code(f.code(), api);
+  if (!api.present() || f.is_generator() || is_library_code(f.code(), api)) return false;
+  // The context of an autograd.Function is another one in each call: no entry would ever serve two of them.
+  return f.code()->co_argcount == 0 || f.local(0) == nullptr || !is_of_functions(Py_TYPE(f.local(0)));
 }
 
 /// The module whose method the frame runs, or null.

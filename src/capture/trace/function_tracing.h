@@ -33,6 +33,9 @@ struct AheadRun {
   std::string problem;          // empty: it came to its end, and nothing of it may be seen
 };
 
+/// A class or context of torch.autograd.Function.
+bool is_of_functions(const PyTypeObject* type);
+
 class FunctionTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;

@@ -42,14 +42,16 @@ bool same_type(const TapeSlot& a, const TapeSlot& b) {
          a.symbolic_sizes == b.symbolic_sizes;
 }
 
+bool is_of_functions(const PyTypeObject* type) {
+  while (type != nullptr && std::strstr(type->tp_name, "_FunctionBase") == nullptr) type = type->tp_base;
+  return type != nullptr;
+}
+
 bool FunctionTracing::is_function_apply(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;
   const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
   if (f->m_self == nullptr || !PyType_Check(f->m_self)) return false;
-  for (const auto* type = reinterpret_cast<PyTypeObject*>(f->m_self); type != nullptr; type = type->tp_base) {
-    if (std::strstr(type->tp_name, "_FunctionBase") != nullptr) return true;
-  }
-  return false;
+  return is_of_functions(reinterpret_cast<PyTypeObject*>(f->m_self));
 }
 
 /// Whether code that is to run in the backward can be traced here.

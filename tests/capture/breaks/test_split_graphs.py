@@ -240,11 +240,11 @@ def test_sizes_that_vary():
 
 
 # How a gradient lies in memory follows from rules; where there is no operator there are none, so `backward()` breaks the graph.
+# No later call traces what the break leaves to eager.
 @pytest.mark.parametrize(
-    "name, breaks",
-    [("an operator with a rule of its own", 1), ("an operator with a registered rule", 0), ("an LSTM", 0)],
+    "name", ["an operator with a rule of its own", "an operator with a registered rule", "an LSTM"]
 )
-def test_a_whole_step(name, breaks):
+def test_a_whole_step(name):
     """Torch's engine goes through the parts and the call; what the optimizer does is a part again."""
     call = REFUSED[name][0]
 
@@ -278,7 +278,7 @@ def test_a_whole_step(name, breaks):
         compiled(torch.randn(8, _SIZE))
     runs = {event.run for event in history.launches if "tanh" in event.operators}
     assert len(runs) == (1 if "registered" in name else 4)  # two parts, forward and backward
-    assert (history.graphs, history.breaks, history.recompiles) == (0, breaks, 0)
+    assert (history.graphs, history.breaks, history.recompiles) == (0, 0, 0)
     assert tatara.stats()["fallbacks"] == 0
 
 
