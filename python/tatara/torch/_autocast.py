@@ -9,8 +9,10 @@ compare every operator with eager.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 LOWER, FLOAT32, PROMOTE, UNKNOWN = "lower", "float32", "promote", "unknown"
+SAME = "same"  # no operand is cast
 
 _LOWER = {
     "cpu": """conv1d conv2d conv3d bmm mm linalg_vecdot baddbmm addmm _addmm_activation addbmm linear _convolution matmul
@@ -111,3 +113,47 @@ def policies(device_type: str) -> dict[str, str]:
         if name in table and alias not in table:
             table[alias] = table[name]
     return table
+
+
+# Of the operators above: what they call does not depend on values, and of sizes only on which are 0, 1 or more.
+_BY_SIZES = frozenset(["einsum", "tensordot", "inner", "linalg_multi_dot", "kron"])
+_COPIES = frozenset(
+    ["_to_copy", "clone", "copy_", "_unsafe_view", "_reshape_alias", "empty", "empty_like", "empty_strided"]
+)
+# Without a kernel for autocast, and with kernels that call no operator in turn, which autocast would see.
+_PLAIN = frozenset(["mul", "sum", "dot", "vdot"])
+
+
+def inside(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> str:
+    """What autocast does on a CPU to all that an operator made of others casts: LOWER, FLOAT32, SAME, or UNKNOWN.
+
+    The host is asked, with small tensors in place of the operands. Where all that computes is cast alike, the operands may
+    be cast first: views and copies in between give the same values.
+    """
+    import torch
+    from torch.utils import _pytree
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    if name not in _BY_SIZES:
+        return UNKNOWN
+    table, found = policies("cpu"), set[str]()
+
+    class Watch(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            base = op._schema.name.partition("::")[2]
+            if not op.is_view and base not in _COPIES:
+                found.add(table.get(base, SAME if base in _PLAIN else UNKNOWN))
+            return op(*args, **(kwargs or {}))
+
+    def small(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return torch.zeros([min(int(size), 2) for size in value.shape], dtype=value.dtype, device="cpu")
+
+    try:
+        args, kwargs = _pytree.tree_map(small, (args, kwargs or {}))
+        with torch.no_grad(), Watch():
+            func(*args, **kwargs)
+    except Exception:
+        return UNKNOWN
+    return found.pop() if found in ({LOWER}, {SAME}, {FLOAT32}) else UNKNOWN

@@ -165,6 +165,14 @@ def _amp_update_scale_(
     return scale.copy_(torch.where(bad, (scale.double() * backoff).float(), kept))
 
 
+def step_if_finite(optimizer: Any, state: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+    """GradScaler's step of an optimizer: each flag is a condition, which a graph can hold, where GradScaler adds up numbers."""
+    for found in state["found_inf_per_device"].values():
+        if found:
+            return None
+    return optimizer.step(*args, **kwargs)
+
+
 def keep_states(scaler: Any, states: dict[int, Any]) -> None:
     """After GradScaler.update(): what it knew of its optimizers is forgotten, in the same dict as before."""
     if scaler._per_optimizer_states is not states:

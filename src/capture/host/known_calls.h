@@ -58,6 +58,7 @@ enum class SpecialCall : uint8_t {
   kFunctionApply,  ///< apply of a torch.autograd.Function
   kLevelFunction,  ///< the same inside of torch.func's levels
   kUpdateScaler,   ///< GradScaler.update
+  kScaledStep,     ///< GradScaler._maybe_opt_step
   kIsCompiling,    ///< torch.compiler.is_compiling
   kMakeSubclass,   ///< Tensor._make_subclass, which makes parameters
   kAssociativeScan,

@@ -281,8 +281,35 @@ bool TorchTracing::reads_batch(PyObject* args, PyObject* kwargs) const {
   return found;
 }
 
-TorchTracing::Cast TorchTracing::cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs,
-                                               Ref& cast_args, Ref& cast_kwargs) {
+/// What autocast does to all operands of an operator made of others: the host is asked.
+CastPolicy TorchTracing::policy_inside(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  bool many = true;
+  ExprContext& ctx = trace_->symbols.ctx();
+  const auto look = [&](PyObject* o) -> Ref {
+    const int slot = api_.is_plain_tensor(o) ? trace_->tape.find(o) : -1;
+    if (slot < 0) return plain_number(o);
+    for (const Expr e : trace_->tape.layout(slot).symbolic_sizes) {  // what it calls is decided by which sizes are 1
+      if (!e.is_const()) many = ctx.guard(ctx.lt(ctx.constant(1), e)) && many;
+    }
+    return Ref::borrow(o);
+  };
+  const Bypass bypass(bypass_);
+  const Ref all = map_structure(args, look), named = kwargs != nullptr ? map_structure(kwargs, look) : Ref();
+  trace_->symbols.note_guards();
+  const Ref name = Ref::steal(PyUnicode_FromString(fn.name.c_str()));
+  const Ref word = many && all ? call_package<PackageFunction::kAutocastInside>(name.get(), func, all.get(),
+                                                                                named ? named.get() : Py_None)
+                               : Ref();
+  forget_error();
+  const std::string text = text_of(word.get());
+  return text == "lower"     ? CastPolicy::kLower
+         : text == "float32" ? CastPolicy::kFloat32
+         : text == "same"    ? CastPolicy::kNone
+                             : CastPolicy::kUnknown;
+}
+
+TorchTracing::Cast TorchTracing::cast_operands(const TorchFunction& fn, PyObject* func, PyObject* args,
+                                               PyObject* kwargs, Ref& cast_args, Ref& cast_kwargs) {
   const AutocastState state = AutocastState::read(api_);
   if (!state.any) return Cast::kSame;
   if (kwargs != nullptr && PyDict_GetItemString(kwargs, "out") != nullptr) return Cast::kSame;
@@ -312,12 +339,14 @@ TorchTracing::Cast TorchTracing::cast_operands(const TorchFunction& fn, PyObject
   if (!eligible || place == AutocastState::kDevices.end()) return Cast::kSame;
   const auto& on = state.devices[static_cast<size_t>(place - AutocastState::kDevices.begin())];
   if (!on.on) return Cast::kSame;
-  const CastPolicy policy = [&] {
+  CastPolicy policy = [&] {
     const Bypass bypass(bypass_);  // Python code of the package reads its table
     return cast_policy(fn.name, device);
   }();
   if (policy == CastPolicy::kNone) return Cast::kSame;
   if (reads_batch(args, kwargs)) return Cast::kUnknown;
+  if (policy == CastPolicy::kUnknown && device == "cpu") policy = policy_inside(fn, func, args, kwargs);
+  if (policy == CastPolicy::kNone) return Cast::kSame;
   if (policy == CastPolicy::kUnknown) return Cast::kUnknown;
   const bool lower = policy == CastPolicy::kLower || (policy == CastPolicy::kPromote && !wide);
   const Ref target = lower ? on.dtype : attr(api_.torch.get(), "float32");

@@ -371,7 +371,7 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
     return graph_break(reason) ? PyObject_Call(call.func, call.args, call.kwargs) : nullptr;
   };
   if (fn.kind == TorchKind::kRecord) {
-    switch (cast_operands(fn, args, kwargs, call.cast_args, call.cast_kwargs)) {
+    switch (cast_operands(fn, func, args, kwargs, call.cast_args, call.cast_kwargs)) {
       case Cast::kSame: break;
       case Cast::kCast:
         call.args = call.cast_args.get();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/host/autocast.h"
 #include "capture/trace/trace_context.h"
 
 namespace tatara::capture {
@@ -23,6 +24,7 @@ class TorchTracing final : public TraceFeature {
   PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* update_scaler(const TracedCall& call);
   PyObject* stand_in(const TracedCall& call);
+  PyObject* scaled_step(const TracedCall& call);
   /// Tensor._make_subclass of a parameter: what detach() gives, as a leaf and of that class. not_handled(): of anything else.
   PyObject* make_parameter(const TracedCall& call);
   /// torch.autograd.Variable of a tensor: what detach() gives, as a leaf.
@@ -52,7 +54,9 @@ class TorchTracing final : public TraceFeature {
   PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
   bool reads_batch(PyObject* args, PyObject* kwargs) const;
   /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
-  Cast cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args, Ref& cast_kwargs);
+  Cast cast_operands(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs, Ref& cast_args,
+                     Ref& cast_kwargs);
+  CastPolicy policy_inside(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);
   bool reshape(const InferredTensor& as, TapeNode& node);
   Inferred record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,

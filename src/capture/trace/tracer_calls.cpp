@@ -49,6 +49,19 @@ PyObject* TorchTracing::update_scaler(const TracedCall& call) {
   return kept ? result.release() : nullptr;
 }
 
+/// GradScaler's step of an optimizer where no gradient is infinite: by our function, which asks for flags in place of numbers.
+PyObject* TorchTracing::scaled_step(const TracedCall& call) {
+  const Py_ssize_t self = PyMethod_Check(call.callable) ? 0 : 1;
+  if (call.nargs() < self + 2) return not_handled();
+  Ref ours;
+  {
+    const Bypass bypass(bypass_);
+    ours = package_function(PackageFunction::kStepIfFinite);
+  }
+  const auto count = static_cast<size_t>(call.nargs() - self);
+  return PyObject_Vectorcall(ours.get(), call.args + self, count, call.kwnames);
+}
+
 /// Our function in place of the host's. With gradients on the host's optimizers say what they say.
 PyObject* TorchTracing::stand_in(const TracedCall& call) {
   Ref ours;
@@ -92,6 +105,7 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
       return transforms().transform_call(kind, call.callable, call.args, call.nargs(), call.kwnames);
     }
     case SpecialCall::kUpdateScaler: return torch().update_scaler(call);
+    case SpecialCall::kScaledStep: return torch().scaled_step(call);
     case SpecialCall::kStandIn: return PyCFunction_Check(call.callable) ? torch().stand_in(call) : not_handled();
     case SpecialCall::kAssociativeScan: {
       Ref ours;

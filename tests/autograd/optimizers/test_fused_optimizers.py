@@ -102,9 +102,12 @@ def test_scaled(name: str, unscale: bool) -> None:
 
 
 @pytest.mark.smoke
-def test_scaled_without_a_fused_step() -> None:
-    """Whether there is a step at all is asked by GradScaler."""
-    assert _check(lambda p: Adam(p, lr=1e-2), scale=True)["breaks"] > 0
+@pytest.mark.parametrize("unscale", [False, True])
+def test_scaled_without_a_fused_step(unscale: bool) -> None:
+    """Whether there is a step at all is asked by GradScaler: a condition of the graph."""
+    found = _check(lambda p: Adam(p, lr=1e-2), scale=True, unscale=unscale, steps=3)
+    assert (found["breaks"], found["fallbacks"]) == (0, 0)
+    _check(lambda p: Adam(p, lr=1e-2), scale=True, unscale=unscale, steps=9)  # with steps that are left out
 
 
 @pytest.mark.parametrize("found_inf", [0.0, 1.0])

@@ -188,11 +188,66 @@ def test_gradients(scaled: bool) -> None:
     assert tatara.stats()["fallbacks"] == 0
 
 
+W = torch.linspace(-1, 1, 64).reshape(8, 8)
+MADE_OF_OTHERS: dict[str, Callable[[Any], Any]] = {
+    "product": lambda x: torch.einsum("ij,kj->ik", x, x),
+    "batches": lambda x: torch.einsum("bij,bjk->bik", x.reshape(3, 2, 4), x.reshape(3, 4, 2)),
+    "outer": lambda x: torch.einsum("i,j->ij", x[0], x[1]),
+    "pointwise": lambda x: torch.einsum("ij,ij->ij", x, x),
+    "dot": lambda x: torch.einsum("i,i->", x[0], x[1]),
+    "three": lambda x: torch.einsum("ij,jk,lk->il", x, W, x),
+    "half": lambda x: torch.einsum("ij,kj->ik", x.bfloat16(), x),
+    "double": lambda x: torch.einsum("ij,kj->ik", x.double(), x.double()),
+    "one": lambda x: torch.einsum("ij,kj->ik", x[:, :1], x[:, :1]),
+    "tensordot": lambda x: torch.tensordot(x, W, dims=1),
+    "inner": lambda x: torch.inner(x, x),
+    "multi_dot": lambda x: torch.linalg.multi_dot([x, W, W]),
+    "kron": lambda x: torch.kron(x[:2, :2], x),
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", MADE_OF_OTHERS)
+def test_made_of_others(name: str, grad: bool) -> None:
+    """The host is asked what it casts inside of an operator that is made of others."""
+
+    def program(x: Any) -> Any:
+        with torch.autocast("cpu"):
+            y = MADE_OF_OTHERS[name](x)
+        return y, y.float().cos()
+
+    run = tatara.compile(program)
+    for _ in range(2):
+        xs = [X.clone().requires_grad_(grad) for _ in range(2)]
+        ours, eager = run(xs[0]), program(xs[1])
+        for a, b in zip(ours, eager):
+            assert (a.dtype, a.shape, a.requires_grad) == (b.dtype, b.shape, b.requires_grad)
+            torch.testing.assert_close(a, b, rtol=2**-7, atol=2**-7)
+        if grad:
+            ours[1].sum().backward()
+            eager[1].sum().backward()
+            torch.testing.assert_close(xs[0].grad, xs[1].grad, rtol=2**-5, atol=2**-5)
+    assert tatara.stats()["breaks"] == 0
+
+
+def test_what_it_calls_is_decided_by_sizes() -> None:
+    def program(x: Any) -> Any:
+        with torch.autocast("cpu"):
+            return torch.einsum("ij,kj->ik", x, x)
+
+    run = tatara.compile(program)
+    for n in (4, 5, 1, 6, 0, 1):
+        x = torch.randn(3, n)
+        a, b = run(x), program(x)
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a, b, rtol=2**-7, atol=2**-7)
+
+
 def test_what_only_eager_knows_breaks() -> None:
     def program(x: Any) -> Any:
         with torch.autocast("cpu"):
-            return torch.einsum("ij,kj->ik", x, x) + 1
+            return torch.einsum("ij,kl->ik", x, x) + torch.nn.functional.bilinear(x, x, torch.ones(3, 8, 8))
 
-    with pytest.raises(tatara.Unsupported, match="autocast.*einsum"):
+    with pytest.raises(tatara.Unsupported, match="autocast.*(einsum|bilinear)"):
         tatara.compile(program, fullgraph=True)(X)
     same(tatara.compile(program)(X), program(X))
