@@ -62,10 +62,23 @@ bool read_later(const State& s, ValueId before, int unit, const std::vector<int>
   });
 }
 
+/// The place in the order of the last unit that looks at conditions of the program; -1: none does.
+int last_decision(const State& s, const std::vector<int>& position) {
+  int last = -1;
+  for (size_t n = 0; n < s.graph.num_nodes(); ++n) {
+    const Node& node = s.graph.node(static_cast<NodeId>(n));
+    if (!node.op->decides || s.nodes[n] == nullptr) continue;
+    const int unit = s.values[static_cast<size_t>(node.outputs[0])].unit;
+    if (unit >= 0) last = std::max(last, position[static_cast<size_t>(unit)]);
+  }
+  return last;
+}
+
 /// The values that may be computed straight into the input, from the last one on: no later unit reads what was there before, and
-/// the unit itself reads that only where it writes. Writes to parts of the input one after the other are several. Empty: none may.
-std::vector<ValueId> values_in_place(State& s, const InputWrite& write, ValueId base,
-                                     const std::vector<int>& position) {
+/// the unit itself reads that only where it writes. Writes to parts of the input one after the other are several. Empty: none may,
+/// or a condition reads one of them (a counter of steps), before which nothing is written: units up to `decided` look at it.
+std::vector<ValueId> values_in_place(State& s, const InputWrite& write, ValueId base, const std::vector<int>& position,
+                                     int decided) {
   if (base != write.value) return {};
   const ValueId input = s.graph.inputs()[static_cast<size_t>(write.input_index)];
   const TensorType& type = s.graph.type(input);
@@ -73,7 +86,7 @@ std::vector<ValueId> values_in_place(State& s, const InputWrite& write, ValueId 
   std::vector<ValueId> result;
   for (ValueId value = base; value != input;) {
     const ValueInfo& info = s.values[static_cast<size_t>(value)];
-    if (info.storage || info.unit < 0) return {};
+    if (info.storage || info.unit < 0 || position[static_cast<size_t>(info.unit)] <= decided) return {};
     const Unit& unit = s.units[static_cast<size_t>(info.unit)];
     const bool is_scatter = unit.kind == Unit::Kind::kScatter;
     if (!is_scatter && (unit.kind != Unit::Kind::kGroup || unit.group.space->has_reduction)) return {};
@@ -155,6 +168,7 @@ void plan_outputs(State& s) {
     }
   }
   const std::vector<int> position = positions(s);
+  const int decided = last_decision(s, position);
   std::vector<InputWrite> copies;
   std::set<int> written;
   for (const InputWrite& write : s.graph.input_writes()) {
@@ -168,7 +182,7 @@ void plan_outputs(State& s) {
       }
     }
     std::vector<ValueId> in_place;
-    if (!written.contains(write.input_index)) in_place = values_in_place(s, write, base, position);
+    if (!written.contains(write.input_index)) in_place = values_in_place(s, write, base, position, decided);
     for (const ValueId value : in_place) {
       s.values[static_cast<size_t>(value)].storage =
           s.values[static_cast<size_t>(s.graph.inputs()[static_cast<size_t>(write.input_index)])].storage;

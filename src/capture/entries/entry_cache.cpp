@@ -261,10 +261,11 @@ bool Entry::clear_gradients(const std::vector<Ref>& env) const {
 }
 
 Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
-  const size_t before = distrusted(), decisions = tape->decisions_found();
+  const auto found = [this] { return tape->decisions() != nullptr ? tape->decisions()->found : size_t{0}; };
+  const size_t before = distrusted(), decisions = found();
   const Ran ran = run_once(env, api);
   // The next call compiles without what broke its word, and ends the graph at the decision that varies.
-  if (distrusted() != before || tape->decisions_found() != decisions) ended_ = true;
+  if (distrusted() != before || found() != decisions) ended_ = true;
   return ran;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "capture/numbers/comparisons.h"
 #include "support/made_once.h"
 
 namespace tatara::capture {
@@ -142,8 +143,7 @@ PyObject* compare_with_other(PyObject* a, PyObject* b, int op) {
       PyTuple_Check(b) || PyType_Check(b)) {
     Py_RETURN_NOTIMPLEMENTED;
   }
-  static constexpr int kMirrored[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};  // in the order of Py_LT...
-  return slot(b, plain_number(a).get(), kMirrored[op]);
+  return slot(b, plain_number(a).get(), mirrored(op));
 }
 
 PyObject* number_binary(const BinaryOp& op, PyObject* a, PyObject* b) {
@@ -161,8 +161,24 @@ PyObject* number_power(PyObject* a, PyObject* b, PyObject* modulus) {
 }
 
 Ref compare_on_tape(PyObject* a, PyObject* b, int op) {
+  return op >= Py_LT && op <= Py_GE ? on_tape(comparison_name(op), a, b) : Ref();
+}
+
+const char* comparison_name(int op) {
   static constexpr const char* kNames[] = {"lt", "le", "eq", "ne", "gt", "ge"};  // in the order of Py_LT...
-  return op >= Py_LT && op <= Py_GE ? on_tape(kNames[op], a, b) : Ref();
+  return kNames[op];
+}
+
+int comparison_of(const char* name) {
+  for (int op = Py_LT; op <= Py_GE; ++op) {
+    if (std::strcmp(comparison_name(op), name) == 0) return op;
+  }
+  return -1;
+}
+
+int mirrored(int op) {
+  static constexpr int kMirrored[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};  // in the order of Py_LT...
+  return kMirrored[op];
 }
 
 PyObject* compare_by_value(PyObject* a, PyObject* b, int op) {

@@ -208,13 +208,12 @@ class Tape {
     bool condition = false;  // whether a tensor on the CPU holds: a graph can look whether it does so again
   };
   const std::vector<MadeSymbol>& made_symbols() const { return made_.symbols; }
-  /// How often a run found that a decision of the program by data has fallen otherwise than in the trace, among all tapes of the
-  /// function.
   /// Whether random numbers are drawn before the last of what data decide is there.
   bool draws_before_made() const { return made_.drawn; }
   friend bool falls_as_recorded(const Tape& tape, size_t node, const std::vector<Ref>& env);
-  friend size_t run_early(Tape& tape, size_t& call);
-  size_t decisions_found() const { return made_.decisions == nullptr ? 0 : made_.decisions->found; }
+  friend size_t run_early(Tape\& tape, size_t\& call);
+  /// Decisions of the program by data, which all tapes of the function share; may be null.
+  const std::shared_ptr<DataDecisions>& decisions() const { return made_.decisions; }
   /// Whether such a symbol is part of the expression, which is one of `ctx`.
   bool is_made(Expr e, ExprContext& ctx) const;
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after

@@ -87,6 +87,7 @@ class NumberTracing final : public TraceFeature {
     Ref holder, key, number, value;
   };
 
+  Ref decide_number(const char* name, PyObject* a, PyObject* b);
   bool from_numbers(int slot) const;  // a number that no tensor decides
   /// Placeholders for numbers in containers: until the trace ends they hold these. Gives the roots of the guard that are tuples
   /// with such numbers, and what stands for each.
@@ -123,6 +124,7 @@ class NumberTracing final : public TraceFeature {
     std::map<ReadPlace, Ref> numbers;
     std::set<ReadPlace> values;          // other objects than numbers
     std::unordered_set<int> of_tensors;  // slots of numbers that tensors decide
+    std::unordered_set<int> rounded;     // of those: made by functions whose last bit the graph may round otherwise
     std::unordered_set<int> needed;      // slots of numbers that the tape computes and whose values are guarded
     std::set<std::tuple<int, std::string, double>> kept;  // guards that a number is within others
     std::vector<Placed> placed;   // placeholders in lists and dicts of the caller, which get the values back

@@ -2,13 +2,18 @@
 // optimizer). The trace knows their values in the present call; what decides by one takes the value, which is guarded, or breaks
 // the graph where a tensor decides it.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <unordered_set>
 
 #include "capture/host/known_calls.h"
+#include "capture/numbers/comparisons.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/read_tracing.h"
+#include "capture/trace/torch_tracing.h"
 #include "capture/trace/tracer_internal.h"
+#include "capture/trace/transform_tracing.h"
+#include "capture/trace/value_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -38,9 +43,11 @@ int NumberTracing::record_number_node(TapeNode node, PyObject* value, Ref guarde
   const int slot = t.tape.add_derived(value);
   for_each_slot(node.args.get(), [&](int operand) {
     if (!from_numbers(operand)) own_.of_tensors.insert(slot);
+    if (own_.rounded.contains(operand)) own_.rounded.insert(slot);
   });
   node.kind = NumberOperation{std::move(guarded)};
   if (node.name == kItem || draws_by_numpy(node)) own_.of_tensors.insert(slot);
+  if (node.name == "number.pow") own_.rounded.insert(slot);
   node.outputs = {slot};
   node.location = user_location();
   t.tape.add_node(std::move(node));
@@ -80,6 +87,61 @@ bool NumberTracing::number_operand(PyObject* operand, Ref& value, Ref& on_tape, 
   return static_cast<bool>(value);
 }
 
+/// A comparison of floats that the graph computes, as a condition of the graph: it holds as it falls in this call. Null without an
+/// error set: it may not be taken.
+Ref NumberTracing::decide_number(const char* name, PyObject* a, PyObject* b) {
+  constexpr double kExactInts = 9007199254740992.0;  // 2^53
+  Trace& t = *trace_;
+  const bool truth = std::strcmp(name, "truth") == 0;
+  const int op = truth ? Py_NE : comparison_of(name);
+  if (op < 0 || !t.symbols.may_decide() || !values().may_ask()) return {};
+  const Ref zero = Ref::steal(PyFloat_FromDouble(0));
+  if (truth) b = zero.get();
+  const auto on_cpu = [](const TapeSlot& slot) {
+    return slot.number || !slot.device || text_of(attr_or_null(slot.device.get(), "type").get()) == "cpu";
+  };
+  if (!std::all_of(t.tape.slots().begin(), t.tape.slots().end(), on_cpu)) return {};  // kernels of a GPU tell too late
+  Ref values_now[2], operands[2];
+  const PyObject* const both[] = {a, b};
+  for (size_t i = 0; i < 2; ++i) {
+    PyObject* const operand = const_cast<PyObject*>(both[i]);
+    if (is_symbolic_float(operand)) {
+      if ((op == Py_EQ || op == Py_NE) && own_.rounded.contains(float_slot(operand))) return {};
+      values_now[i] = Ref::steal(PyFloat_FromDouble(float_value(operand)));
+      operands[i] = Ref::borrow(operand);
+    } else if (PyFloat_CheckExact(operand) || PyLong_CheckExact(operand)) {
+      const double value = PyFloat_AsDouble(operand);
+      forget_error();
+      if (PyLong_CheckExact(operand) && !(std::fabs(value) < kExactInts)) return {};
+      values_now[i] = Ref::steal(PyFloat_FromDouble(value));
+      operands[i] = values_now[i];
+    } else {
+      return {};
+    }
+  }
+  const Ref holds = Ref::steal(PyObject_RichCompare(values_now[0].get(), values_now[1].get(), op));
+  if (!holds || !PyBool_Check(holds.get())) return {};
+  // As tensors: what the graph asks for is one bit of a tensor.
+  static PyObject* const make = attr(api_.torch.get(), "scalar_tensor").release();
+  const Ref options = Ref::steal(PyDict_New());
+  PyDict_SetItemString(options.get(), "dtype", attr(api_.torch.get(), "float64").get());
+  PyDict_SetItemString(options.get(), "device", api_.cpu_device.get());
+  for (Ref& operand : operands) {
+    if (!is_symbolic_float(operand.get())) continue;
+    const Ref args = Ref::steal(PyTuple_Pack(1, operand.get()));
+    operand = Ref::steal(torch().torch_function(make, args.get(), options.get()));
+    if (!operand || !tracing()) return {};
+  }
+  const bool turned = !api_.is_tensor(operands[0].get());
+  const Ref compare = attr(api_.torch.get(), comparison_name(turned ? mirrored(op) : op));
+  if (turned) std::swap(operands[0], operands[1]);
+  const Ref args = Ref::steal(PyTuple_Pack(2, operands[0].get(), operands[1].get()));
+  const Ref flag = Ref::steal(torch().torch_function(compare.get(), args.get(), nullptr));
+  if (!flag || !tracing()) return {};
+  const Bypass bypass(bypass_);
+  return values().flag(flag.get(), holds.get());
+}
+
 Ref NumberTracing::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function) {
   if (!tracing()) return {};
   Trace& t = *trace_;
@@ -88,6 +150,9 @@ Ref NumberTracing::derive_number(const char* name, PyObject* a, PyObject* b, PyO
   bool of_tensor = false;
   if (!number_operand(a, values[0], operands[0], of_tensor)) return {};
   if (b != nullptr && !number_operand(b, values[1], operands[1], of_tensor)) return {};
+  if (of_tensor && function == nullptr && !transforms().open()) {
+    if (Ref held = decide_number(name, a, b); held || PyErr_Occurred() != nullptr || !tracing()) return held;
+  }
   // What the graph computes itself.
   static const std::unordered_set<std::string> in_graph = {"add", "sub", "mul", "truediv", "pow", "neg"};
   if (of_tensor && function == nullptr && !in_graph.contains(name)) return {};
@@ -358,9 +423,13 @@ Ref NumberTracing::value_of(int slot) {
 
 PyObject* NumberTracing::item_number(PyObject* func, PyObject* tensor) {
   Trace& t = *trace_;
-  const int slot = api_.is_plain_tensor(tensor) ? t.tape.find(tensor) : -1;
-  if (slot < 0) return nullptr;
+  if (!api_.is_plain_tensor(tensor) || api_.is_numpy(tensor)) return nullptr;
   const Bypass bypass(bypass_);
+  int slot = t.tape.find(tensor);
+  // One that the trace has not met yet may be a counter as well.
+  if (slot < 0 && PyLong_AsLong(attr_or_null(tensor, "ndim").get()) == 0) slot = slot_for(tensor);
+  forget_error();
+  if (slot < 0) return nullptr;
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
   const Ref name = Ref::steal(PyObject_Str(info.dtype.get())), device = attr_or_null(info.device.get(), "type");
   const std::string dtype = text_of(name.get());

@@ -71,13 +71,15 @@ Ref ValueTracing::present(PyObject* operand) {
   return own_.env[static_cast<size_t>(slot)];
 }
 
+bool ValueTracing::may_ask() const {
+  const Tape& tape = trace_->tape;
+  return !owner_.backend && !context_.dry_run && context_.ahead == nullptr && transforms().open() == 0 &&
+         !tape.has_transforms() && !tape.has_regions() && !tape.has_custom_backwards() && !is_numpy_tape(tape);
+}
+
 /// What the call gives in this call of the compiled function. Null: not to be had.
 Ref ValueTracing::call_now(PyObject* func, PyObject* args, PyObject* kwargs) {
-  Trace& t = *trace_;
-  if (owner_.backend || context_.dry_run || context_.ahead != nullptr || transforms().open() != 0 ||
-      t.tape.has_transforms() || t.tape.has_regions() || t.tape.has_custom_backwards() || is_numpy_tape(t.tape)) {
-    return {};
-  }
+  if (!may_ask()) return {};
   const Bypass bypass(bypass_);
   const ForValues scope(api_);
   const auto value = [this](PyObject* o) { return present(o); };
@@ -346,6 +348,11 @@ Ref ValueTracing::record_flag(const TorchFunction& fn, PyObject* func, PyObject*
   add_done(std::move(node), {value});
   ExprContext& ctx = t.symbols.ctx();
   return Ref::borrow(t.symbols.decide(ctx.ne(symbol, ctx.constant(0))) ? Py_True : Py_False);
+}
+
+Ref ValueTracing::flag(PyObject* tensor, PyObject* value) {
+  static PyObject* const ask = attr(reinterpret_cast<PyObject*>(api_.base_type), "__bool__").release();
+  return record_flag(api_.classify(ask), ask, Ref::steal(PyTuple_Pack(1, tensor)).get(), value);
 }
 
 Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {

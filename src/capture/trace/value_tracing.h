@@ -30,6 +30,10 @@ class ValueTracing final : public TraceFeature {
   Ref with_numbers(PyObject* func, PyObject* args, PyObject* kwargs);
   /// The whole numbers in a tensor (`item`, `tolist`), or whether it holds (`bool`). Null without an error set, as above.
   Ref numbers_in(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  /// Whether values may be asked for in this trace, which it is to go on with.
+  bool may_ask() const;
+  /// A tensor as a condition that holds as `value` says.
+  Ref flag(PyObject* tensor, PyObject* value);
   void take_run();
   /// Nothing is left of the last trace.
   void reset() { own_ = {}; }
