@@ -211,7 +211,7 @@ class Tape {
   /// Whether random numbers are drawn before the last of what data decide is there.
   bool draws_before_made() const { return made_.drawn; }
   friend bool falls_as_recorded(const Tape& tape, size_t node, const std::vector<Ref>& env);
-  friend size_t run_early(Tape\& tape, size_t\& call);
+  friend size_t run_early(Tape& tape, size_t& call);
   /// Decisions of the program by data, which all tapes of the function share; may be null.
   const std::shared_ptr<DataDecisions>& decisions() const { return made_.decisions; }
   /// Whether such a symbol is part of the expression, which is one of `ctx`.
