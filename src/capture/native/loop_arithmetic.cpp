@@ -2,6 +2,7 @@
 #include <opcode.h>
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -68,7 +69,8 @@ Value LoopOperations::binary(int op, const Value& a, const Value& b) {
     throw Unsupported("arithmetic on bools of NumPy's");
   }
   if (is_grid(a) || is_grid(b)) {
-    const std::optional<ScalarOp> scalar = scalar_operator(op);
+    const bool powers = op == NB_POWER && is_floating(joined(a, b));
+    const std::optional<ScalarOp> scalar = powers ? ScalarOp::kPow : scalar_operator(op);
     if (!scalar) throw Unsupported(str_cat("the operator ", op, " on arrays"));
     return combine(*scalar, a, b);
   }
@@ -236,12 +238,34 @@ GridRef LoopOperations::combine(ScalarOp op, const Value& a, const Value& b, std
   for (GridRef* each : {&x, &y}) {
     if ((*each)->costly && (*each)->extents != result->extents) *each = materialise(*each);
     result->reads.insert(result->reads.end(), (*each)->reads.begin(), (*each)->reads.end());
-    result->costly = result->costly || (*each)->costly;
+    result->costly = result->costly || (*each)->costly || op == ScalarOp::kPow;
   }
   result->at = [this, op, dtype, gives = result->dtype, x, y](const std::vector<Expr>& at) {
     const ScalarId left = element_of(x, at, dtype);
-    return builder_->emit(op, gives, {left, element_of(y, at, dtype)});
+    return emit_function(op, gives, {left, element_of(y, at, dtype)});
   };
+  return result;
+}
+
+/// The operator on these scalars. Kernels' own functions raise no flags where the result is NaN or infinite and no operand
+/// is: there the kernel stops, for NumPy warns.
+ScalarId LoopOperations::emit_function(ScalarOp op, DType dtype, std::vector<ScalarId> operands) {
+  const ScalarId result = builder_->emit(op, dtype, operands);
+  const bool silent = op == ScalarOp::kLog || op == ScalarOp::kSin || op == ScalarOp::kCos || op == ScalarOp::kPow;
+  if (!silent || !is_floating(dtype)) return result;
+  const ScalarId infinity = builder_->number(std::numeric_limits<double>::infinity(), dtype);
+  const auto both = [&](ScalarOp of, ScalarId x, ScalarId y) { return builder_->emit(of, DType::kBool, {x, y}); };
+  const auto is_finite = [&](ScalarId x) {
+    return both(ScalarOp::kLt, builder_->emit(ScalarOp::kAbs, dtype, {x}), infinity);
+  };
+  ScalarId invalid = both(ScalarOp::kNe, result, result);
+  ScalarId infinite = builder_->emit(ScalarOp::kNot, DType::kBool, {is_finite(result)});
+  for (const ScalarId x : operands) {
+    invalid = both(ScalarOp::kAnd, invalid, both(ScalarOp::kEq, x, x));
+    infinite = both(ScalarOp::kAnd, infinite, is_finite(x));
+  }
+  const ScalarId faulty = both(ScalarOp::kOr, invalid, infinite);
+  builder_->stop_if(faulty);
   return result;
 }
 
@@ -261,7 +285,7 @@ Value LoopOperations::apply_unary(ScalarOp op, const Value& value, bool python) 
     result->costly = result->costly || size_of_pair || loops::is_elementary_function(op);
     if (size_of_pair) result->dtype = real_dtype(result->dtype);
     result->at = [this, op, dtype = result->dtype, of = *grid](const std::vector<Expr>& at) {
-      return builder_->emit(op, dtype, {of->at(at)});
+      return emit_function(op, dtype, {of->at(at)});
     };
     return result;
   }
@@ -284,7 +308,7 @@ Value LoopOperations::apply_unary(ScalarOp op, const Value& value, bool python) 
   }
   if (!is_floating(dtype)) throw Unsupported("a function of an int of NumPy's");
   if (!python && x.strength == Strength::kEither) throw Unsupported("a float of an unknown type");
-  return Number{builder_->emit(op, dtype, {x.id}), dtype, python ? x.strength : Strength::kStrong};
+  return Number{emit_function(op, dtype, {x.id}), dtype, python ? x.strength : Strength::kStrong};
 }
 
 Value LoopOperations::apply_binary(ScalarOp op, const Value& a, const Value& b) {
@@ -355,7 +379,11 @@ Value LoopOperations::matrix_product(const GridRef& a, const GridRef& b) {
       return builder_->emit(ScalarOp::kMul, dtype, {left, right});
     });
   };
-  return result;
+  if (is_in_order(*result)) return result;
+  // Its own layout is not the operands'.
+  auto made = std::make_shared<Grid>(*materialise(result));
+  made->in_rows = true;
+  return made;
 }
 
 Value LoopOperations::outer(ScalarOp op, const Value& a, const Value& b) {

@@ -177,6 +177,10 @@ Way LoopReader::read_sides(const std::vector<Side>& sides, int join, int to) {
 void LoopReader::merge_locals(const std::map<int, Local>& before, const std::vector<std::map<int, Local>>& ways) {
   locals_ = before;
   for (const int local : stored_) {
+    if (const auto carried = carried_.find(local); carried != carried_.end()) {
+      locals_[local] = {Local::State::kKnown, carried->second};
+      continue;
+    }
     const bool in_memory = std::all_of(ways.begin(), ways.end(), [local](const auto& way) {
       const auto found = way.find(local);
       return found != way.end() && found->second.state == Local::State::kNumber;
@@ -203,6 +207,11 @@ std::vector<LoopReader::Side> LoopReader::sides_of_loop(int head) {
   const Instruction start = instruction_at(code_, head);
   const bool is_for = start.opcode == FOR_ITER;
   if (!flow().is_head(head)) throw Unsupported("a loop without a second turn");
+  if (is_for && stack_.size() > floor_ && std::holds_alternative<std::shared_ptr<Sequence>>(stack_.back())) {
+    const Value items = pop();
+    read_items(*std::get<std::shared_ptr<Sequence>>(items), head);
+    return {{loops::kNoScalar, exit_of_loop(start), 0, std::nullopt}};
+  }
   const Region region = read_loop(is_for ? pop() : Value(Nothing{}), head, false);
   std::vector<Side> sides;
   if (is_for) sides.push_back({loops::kNoScalar, exit_of_loop(start), 0, std::nullopt});

@@ -114,6 +114,7 @@ void LoopOperations::slice_dimension(const Slice& slice, Expr extent, Expr strid
 
 View LoopOperations::index_view(const View& view, const Value& key) {
   const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&key);
+  if (tuple != nullptr && (*tuple)->is_list) throw Unsupported("an index by a list");
   const std::vector<Value> keys = tuple != nullptr ? (*tuple)->items : std::vector<Value>{key};
   View result{view.array, view.offset, {}, {}};
   ExprContext& ctx = builder_->ctx();
@@ -258,12 +259,19 @@ void LoopOperations::store_elements(const View& target, const GridRef& value) {
 
 /// An array of its own with these elements.
 GridRef LoopOperations::materialise(const GridRef& value) {
+  const GridRef made = temporary(value->dtype, value->extents);
+  store_elements(*made->view, value);
+  return made;
+}
+
+/// Memory for an array whose elements come.
+GridRef LoopOperations::temporary(DType dtype, const std::vector<Expr>& extents) {
   View view;
   ExprContext& ctx = builder_->ctx();
   Expr numel = ctx.constant(1);
-  view.strides.resize(value->extents.size());
-  for (size_t d = value->extents.size(); d-- > 0;) {
-    const Expr most = builder_->most_of(value->extents[d]);
+  view.strides.resize(extents.size());
+  for (size_t d = extents.size(); d-- > 0;) {
+    const Expr most = builder_->most_of(extents[d]);
     constexpr int64_t kMost = int64_t{1} << 28;
     if (most.is_const() &&
         (most.const_value() > kMost || (numel.is_const() && numel.const_value() * most.const_value() > kMost)))
@@ -271,21 +279,21 @@ GridRef LoopOperations::materialise(const GridRef& value) {
     view.strides[d] = numel;
     numel = ctx.mul(numel, range_of(most).lo >= 1 ? most : ctx.max(most, ctx.constant(1)));
   }
-  view.extents = value->extents;
+  view.extents = extents;
   view.offset = builder_->constant(0);
-  view.array = builder_->add_buffer("temporary", value->dtype, numel);
-  LoopProgram::Buffer buffer{LoopProgram::Buffer::Kind::kScratch, value->dtype, -1, true, 0, 0, std::nullopt};
+  view.array = builder_->add_buffer("temporary", dtype, numel);
+  LoopProgram::Buffer buffer{LoopProgram::Buffer::Kind::kScratch, dtype, -1, true, 0, 0, std::nullopt};
   if (numel.is_const()) {
     buffer.numel = numel.const_value();
   } else {
     buffer.varying = builder_->program_of(numel);
   }
   program_->buffers.push_back(std::move(buffer));
-  store_elements(view, value);
   return view_grid(std::move(view));
 }
 
 void LoopOperations::written(int array) {
+  if (replaced_.contains(array)) throw Unsupported("an array that is replaced and written to");
   program_->buffers[static_cast<size_t>(array)].written = true;
   std::erase_if(bounded_, [array](const auto& each) { return std::get<0>(each.first) == array; });
   const auto check = [array](const GridRef& grid) {

@@ -117,11 +117,15 @@ void LoopReader::promote(int local) {
 Value LoopReader::load_local(int local) {
   Local& now = locals_[local];
   if (now.state == Local::State::kUnknown || (base_ != 0 && now.state == Local::State::kGiven)) {
+    PyObject* const object = given_object(local);
+    if (object != nullptr && np_.is_array(object) && types_.rebound.contains(local) &&
+        types_.carried.insert(local).second)
+      throw NewType{};
     if (!types_.of.contains(local)) promote(local);
     return load_number(local, true);
   }
   if (now.state == Local::State::kGiven) {
-    Value value = given_local(local);
+    Value value = types_.carried.contains(local) ? carry(local) : given_local(local);
     if (number_type(value) && types_.of.contains(local)) {
       now.state = Local::State::kNumber;
     } else {
@@ -332,6 +336,12 @@ void LoopReader::store_array(int local, const GridRef& grid) {
     return;
   }
   if (types_.rebound.insert(local).second) throw NewType{};
+  if (types_.carried.contains(local)) {
+    store_carried(local, grid);
+    return;
+  }
+  // What a turn replaces, its other names would see.
+  if (grid->view && replaced_.contains(grid->view->array)) throw Unsupported("another name of an array that is replaced");
   const bool shared = std::any_of(locals_.begin(), locals_.end(), [&](const auto& each) {
     const auto* other = std::get_if<GridRef>(&each.second.value);
     return other != nullptr && each.second.state == Local::State::kKnown && *other == grid;
@@ -350,7 +360,7 @@ void LoopReader::keep_array(int local, const Grid& made, const View& view) {
   ArrayResult result{local, whole_slot(local), static_cast<int64_t>(program_->arrays.size()) + 1, view.array, {}, {}};
   const LoopProgram::Buffer& buffer = program_->buffers[static_cast<size_t>(view.array)];
   const bool is_view = buffer.kind == LoopProgram::Buffer::Kind::kArray;
-  bool known = is_view ? np_.writeable(place_.object(buffer.local)) : !made.view && is_in_order(made);
+  bool known = is_view ? np_.writeable(place_.object(buffer.local)) : made.in_rows || (!made.view && is_in_order(made));
   for (size_t d = 0; d < view.extents.size(); ++d) {
     known = known && builder_->is_known(view.extents[d]) && builder_->is_known(view.strides[d]);
     if (!known) break;
@@ -366,22 +376,6 @@ void LoopReader::keep_array(int local, const Grid& made, const View& view) {
   const auto statement = static_cast<double>(result.statement);
   builder_->store(memory_.wholes, builder_->constant(slot + 1), builder_->number(statement, DType::kInt64));
   program_->arrays.push_back(std::move(result));
-}
-
-/// Whether NumPy lays a new array with these elements out row by row.
-bool LoopReader::is_in_order(const Grid& made) const {
-  if (made.extents.size() < 2) return true;
-  for (const Read& read : made.reads) {
-    int64_t before = INT64_MAX;
-    for (size_t d = 0; d < read.view.extents.size(); ++d) {
-      if (read.view.extents[d].is_const(1)) continue;
-      if (!read.view.strides[d].is_const()) return false;
-      const int64_t stride = std::abs(read.view.strides[d].const_value());
-      if (stride > before) return false;
-      before = stride;
-    }
-  }
-  return true;
 }
 
 /// Of arrays whose size or layout is not told, nobody may ask behind the loop.
@@ -477,6 +471,7 @@ Value LoopReader::load_global(PyObject* name) {
 Value LoopReader::load_attribute(const Value& owner, PyObject* name) {
   const std::string text = PyUnicode_AsUTF8(name);
   if (const auto* grid = std::get_if<GridRef>(&owner)) {
+    if (text == "T") return transposed(*grid);
     if (text != "shape") return Method{*grid, {}, text};
     auto shape = std::make_shared<Sequence>();
     for (const Expr extent : (*grid)->extents) shape->items.emplace_back(Whole{extent, range_of(extent)});
@@ -500,7 +495,13 @@ Value LoopReader::load_attribute(const Value& owner, PyObject* name) {
 Value LoopReader::call_with_keywords(const Value& callable, std::vector<Value> arguments, PyObject* names) {
   if (is_reduction(callable)) return reduction(callable, std::move(arguments), names);
   if (names == nullptr) return call(callable, std::move(arguments));
-  throw Unsupported("a call with keywords");
+  // An axis is the one keyword that other functions have here.
+  const bool axis = PyTuple_GET_SIZE(names) == 1 &&
+                    PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "axis") == 0 && arguments.size() == 2;
+  const auto* whole = axis ? std::get_if<Whole>(&arguments[1]) : nullptr;
+  const auto* object = std::get_if<Ref>(&callable);
+  if (whole == nullptr || !whole->value.is_const() || object == nullptr) throw Unsupported("a call with keywords");
+  return along_axis(object->get(), arguments[0], whole->value.const_value());
 }
 
 Value LoopReader::call(const Value& callable, std::vector<Value> arguments) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -36,15 +37,24 @@ class LoopOperations {
   /// `result`: the type of what the operator gives, where it is another one.
   GridRef combine(loops::ScalarOp op, const Value& a, const Value& b, std::optional<DType> result = std::nullopt);
   ScalarId element_of(const GridRef& grid, const std::vector<Expr>& at, DType dtype);
+  ScalarId emit_function(loops::ScalarOp op, DType dtype, std::vector<ScalarId> operands);
   Value apply_unary(loops::ScalarOp op, const Value& value, bool python);
   Value apply_binary(loops::ScalarOp op, const Value& a, const Value& b);
   Value extremum(bool largest, const Value& a, const Value& b);
   Value dot(const Value& a, const Value& b);
   Value outer(loops::ScalarOp op, const Value& a, const Value& b);
   GridRef reversed(const GridRef& grid);
+  GridRef transposed(const GridRef& grid);
+  GridRef difference(const GridRef& grid, size_t d);
+  /// Whether NumPy lays a new array with these elements out row by row.
+  static bool is_in_order(const Grid& made);
+  GridRef joined_arrays(const Value& parts, std::optional<int64_t> axis);
+  size_t dimension_of(int64_t axis, const GridRef& grid) const;
   Value matrix_product(const GridRef& a, const GridRef& b);
   Value method(const Method& method, const std::vector<Value>& arguments);
   Value function(PyObject* callable, const std::vector<Value>& arguments);
+  /// A call whose one keyword is `axis`.
+  Value along_axis(PyObject* callable, const Value& argument, int64_t axis);
   Value attribute_of_number(const Number& number, const std::string& name);
   Value python_type(PyObject* type, const Value& argument);
   std::vector<Expr> joined_extents(const std::vector<Expr>& a, const std::vector<Expr>& b);
@@ -79,6 +89,7 @@ class LoopOperations {
   void assign(const View& target, const GridRef& value);
   void store_elements(const View& target, const GridRef& value);
   GridRef materialise(const GridRef& value);
+  GridRef temporary(DType dtype, const std::vector<Expr>& extents);
   Expr address(const View& view, const std::vector<Expr>& at);
   void written(int array);
   IntRange range_of(Expr e) { return builder_->ctx().range(e); }
@@ -87,6 +98,7 @@ class LoopOperations {
   std::unique_ptr<LoopProgram> program_;
   std::unique_ptr<LoopBuilder> builder_;
   std::vector<Value> stack_;  // of the code
+  std::set<int> replaced_;    // buffers of locals that each turn gives another array: nothing else writes to them
   // Ints that were read from arrays in the present block, by buffer, place, bound and whether they count from the end.
   std::vector<std::pair<std::tuple<int, Expr, Expr, bool>, Whole>> bounded_;
 };

@@ -189,6 +189,11 @@ class LoopMemory {
         case Buffer::Kind::kScratch:
           owned_.push_back(std::make_unique_for_overwrite<std::max_align_t[]>(
               program.bytes_of(buffer, sizes) / sizeof(std::max_align_t) + 1));
+          if (buffer.begins_as >= 0) {
+            const Buffer& from = program.buffers[static_cast<size_t>(buffer.begins_as)];
+            std::memcpy(owned_.back().get(), program.span_of(from, place.object(from.local), sizes).begin,
+                        program.bytes_of(buffer, sizes));
+          }
           pointers.push_back(owned_.back().get());
           break;
         case Buffer::Kind::kArray: {

@@ -20,7 +20,6 @@ namespace {
 constexpr int kMostSlots = 256;
 constexpr int kNamedFlags = 3;                         // exit and turn of the loop, fuel
 constexpr int kMostCalls = 64;                         // of functions, one within the other or not
-constexpr int kLocalsOfCall = 1000;                    // numbers that are kept for a call's locals
 constexpr bool kNewer = PY_VERSION_HEX >= 0x030C0000;  // 3.12 and later
 
 #if PY_VERSION_HEX >= 0x030D0000
@@ -66,6 +65,8 @@ void LoopReader::read_once() {
   builder_ = std::make_unique<LoopBuilder>(str_cat("loop_", PyUnicode_AsUTF8(code_->co_name)));
   locals_.clear();
   arrays_.clear();
+  carried_.clear();
+  replaced_.clear();
   memory_ = {};
   sizes_ = {};
   base_ = calls_ = read_ = 0;
@@ -91,6 +92,7 @@ void LoopReader::read_once() {
   int array = 0;
   const Region region = read_loop(iterated(range_, array), head_, true);
   for (const LoopExit& exit : region.exits) program_->exits.push_back({2 * exit.offset, exit.iterators});
+  check_carried();
   program_->sizes = sizes_.places();
   program_->numbers = memory_.number_count;
   program_->wholes = static_cast<int>(memory_.whole_slots.size());
@@ -311,8 +313,10 @@ bool LoopReader::step_value(const Instruction& i) {
       set_item(container, key, value);
       return true;
     }
+    case BUILD_LIST:
     case BUILD_TUPLE: {
       auto tuple = std::make_shared<Sequence>();
+      tuple->is_list = i.opcode == BUILD_LIST;
       for (int n = 0; n < i.oparg; ++n) tuple->items.insert(tuple->items.begin(), pop());
       push(std::move(tuple));
       return true;

@@ -17,6 +17,8 @@
 
 namespace tatara::capture::native {
 
+constexpr int kLocalsOfCall = 1000;  // numbers that are kept for a call's locals
+
 /// Thrown where a local turns out to be of another kind than was taken so far: the code is read once more.
 struct NewType {};
 
@@ -72,6 +74,7 @@ class LoopReader final : private LoopOperations {
     std::map<int, NumberType> stored;          // what locals were given
     std::map<std::pair<int, int>, int> joins;  // names for values of branches, by call and place
     std::set<int> rebound;                     // locals that are given arrays
+    std::set<int> carried;                     // of these: the ones that a later turn reads
     bool fuel = false;                         // there is a loop by a condition within the loop
   };
   /// Buffers of the kernel, and slots in them.
@@ -102,6 +105,7 @@ class LoopReader final : private LoopOperations {
   Value value_of_item(const Value& value, Expr turn, const IntRange& turns);
   std::pair<Expr, IntRange> turns_of(const Value& value);
   Region read_loop(const Value& given, int head, bool outermost);
+  void read_items(const Sequence& items, int head);
   void read_turn(Region& region, const Value& iterated, const std::set<int>& assigned, const IntRange& turns);
   Value iteration_of(PyObject* type, const std::vector<Value>& arguments);
   void forget_assigned(const std::set<int>& assigned);
@@ -127,7 +131,10 @@ class LoopReader final : private LoopOperations {
   void store_local(int local, Value value);
   void store_array(int local, const GridRef& grid);
   void keep_array(int local, const Grid& made, const View& view);
-  bool is_in_order(const Grid& made) const;
+  // loop_carries.cpp
+  GridRef carry(int local);
+  void store_carried(int local, const GridRef& grid);
+  void check_carried() const;
   void check_lost_arrays() const;
   void forget_number(int local, DType dtype);
   Value given_number(int local, PyObject* object, LocalFact fact);
@@ -165,6 +172,7 @@ class LoopReader final : private LoopOperations {
   Types types_;
   std::map<int, Local> locals_;
   std::map<PyObject*, int> arrays_;  // buffers by array
+  std::map<int, GridRef> carried_;   // by local
   Memory memory_;
   size_t low_ = 0;    // values that the present branch has not touched
   size_t floor_ = 0;  // values that the present loop or call has not made

@@ -35,7 +35,7 @@ void LoopReader::forget_assigned(const std::set<int>& assigned) {
   for (const int local : assigned) {
     Local& now = locals_[local];
     const bool array = now.state == Local::State::kKnown && std::holds_alternative<GridRef>(now.value) && base_ == 0 &&
-                       !types_.rebound.contains(local);
+                       (!types_.rebound.contains(local) || types_.carried.contains(local));
     if (!array && now.state != Local::State::kNumber) now.state = Local::State::kUnknown;
   }
 }
@@ -52,7 +52,8 @@ void LoopReader::keep_numbers(const std::set<int>& assigned) {
     if (now.state != Local::State::kGiven || object == nullptr) continue;
     const bool number = PyFloat_CheckExact(object) || PyComplex_CheckExact(object) || is_symbolic_float(object) ||
                         np_.is_scalar(object);
-    const bool array = np_.is_array(object) && !types_.rebound.contains(local);
+    const bool array =
+        np_.is_array(object) && (!types_.rebound.contains(local) || types_.carried.contains(local));
     if (number || types_.of.contains(local) || array) load_local(local);
   }
 }
@@ -197,6 +198,12 @@ LoopReader::Region LoopReader::read_loop(const Value& given, int head, bool oute
       endless ? std::pair(builder_->constant(kEndless), IntRange{kEndless, kEndless}) : turns_of(iterated);
   const std::set<int> assigned = assigned_in(part);
   keep_numbers(assigned);
+  // What it goes over is read in later turns.
+  const auto* over = std::get_if<GridRef>(&iterated);
+  const bool replaced = over != nullptr ? replaced_.contains((*over)->view->array)
+                                        : std::holds_alternative<std::shared_ptr<Iteration>>(iterated) && !replaced_.empty();
+  if (replaced && std::any_of(assigned.begin(), assigned.end(), [&](int local) { return carried_.contains(local); }))
+    throw Unsupported("a loop over an array that it replaces");
   if (!outermost) set_flag(region.exit, 0);
   region.turn = builder_->new_variable(turns.first);
   builder_->open_loop(region.turn, turns.first, outermost ? LoopKind::kParallel : LoopKind::kSerial);
@@ -219,6 +226,28 @@ LoopReader::Region LoopReader::read_loop(const Value& given, int head, bool oute
       locals_[local].state = Local::State::kUnknown;
   }
   return region;
+}
+
+/// A loop over the items of a tuple, one after the other.
+void LoopReader::read_items(const Sequence& items, int head) {
+  constexpr size_t kMostItems = 16;
+  if (items.items.size() > kMostItems || !flow().exits_of(head).empty())
+    throw Unsupported("a loop over a tuple that is long or may be left");
+  for (const Value& item : items.items) {
+    Region region;
+    region.part = &flow().loop_at(head);
+    region.depth = stack_.size();
+    if (flow().ends_of(head) > 1) region.gone = memory_.flag_slots++;
+    set_flag(region.gone, 0);
+    Region* const outer = std::exchange(region_, &region);
+    const size_t floor = std::exchange(floor_, region.depth), low = std::exchange(low_, region.depth);
+    push(item);
+    read_from(instruction_at(code_, head).next, -1);
+    stack_.resize(region.depth);
+    floor_ = floor;
+    low_ = std::min(low, region.depth);
+    region_ = outer;
+  }
 }
 
 void LoopReader::read_turn(Region& region, const Value& iterated, const std::set<int>& assigned,

@@ -59,7 +59,8 @@ struct Grid {
   std::function<ScalarId(const std::vector<Expr>&)> at;
   std::vector<Read> reads;
   std::optional<View> view;
-  bool costly = false;  // an element is more than a few operations
+  bool in_rows = false;  // a new array without a name, which NumPy lays out row by row
+  bool costly = false;   // an element is more than a few operations
   std::string recipe;   // of a mask: those made alike are equal, until what they are made of is written
 };
 
@@ -84,6 +85,7 @@ using Value = std::variant<Nothing, Whole, Number, GridRef, std::shared_ptr<Slic
                            std::shared_ptr<Iteration>, Method, Condition, Masked, Ref>;
 struct Sequence {
   std::vector<Value> items;
+  bool is_list = false;
 };
 /// What a loop goes over: the items of one value, or tuples of those of several ones (zip), or of a number and one (enumerate).
 struct Iteration {

@@ -251,6 +251,14 @@ bool NativeLoops::has_while(PyCodeObject* code) {
 
 bool NativeLoops::is_while(const Frame& f) { return flow_of(f.code()).is_head(f.offset() / 2) && !is_at_for(f); }
 
+int64_t NativeLoops::turns_left(const Frame& f, const NumpyApi& np) {
+  const int head = f.offset() / 2;
+  const CodeFlow& flow = flow_of(f.code());
+  if (!is_at_for(f) || !flow.is_head(head) || !flow.exits_of(head).empty()) return 0;
+  const std::optional<LoopRange> range = range_left(f, np);
+  return range ? std::max<int64_t>(range->turns, 0) : 0;
+}
+
 bool NativeLoops::is_worth(const Frame& f, const LoopRange& range, Place& place, bool again) {
   const CodeFlow& flow = flow_of(f.code());
   const int head = f.offset() / 2;

@@ -43,6 +43,8 @@ class NativeLoops {
   /// Of functions that are called: their loops run as native code.
   void note_called(PyCodeObject* code) { called_.insert(reinterpret_cast<PyObject*>(code)); }
   bool was_called(PyCodeObject* code) const { return called_.contains(reinterpret_cast<PyObject*>(code)); }
+  /// How many turns the loop has left before which the frame stands; 0: it is not known, or the loop may be left early.
+  int64_t turns_left(const Frame& f, const NumpyApi& np);
   /// How many loops were given up.
   int given_up() const { return given_up_; }
 

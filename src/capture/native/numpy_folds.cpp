@@ -57,6 +57,7 @@ std::vector<bool> LoopOperations::dims_of_axis(const std::optional<Value>& axis,
   const auto* object = axis ? std::get_if<Ref>(&*axis) : nullptr;
   if (!axis || (object != nullptr && object->get() == Py_None)) return std::vector<bool>(count, true);
   const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&*axis);
+  if (tuple != nullptr && (*tuple)->is_list) throw Unsupported("an axis that is no int");
   std::vector<bool> dims(count);
   for (const Value& each : tuple != nullptr ? (*tuple)->items : std::vector<Value>{*axis}) {
     const auto* whole = std::get_if<Whole>(&each);

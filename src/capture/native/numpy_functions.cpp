@@ -104,6 +104,15 @@ Value LoopOperations::python_type(PyObject* type, const Value& argument) {
   return Number{as_number(given, DType::kFloat64).id, DType::kFloat64, Strength::kWeak};
 }
 
+Value LoopOperations::along_axis(PyObject* callable, const Value& argument, int64_t axis) {
+  const std::string name = text_attribute(callable, "__name__");
+  const bool numpys = np_.is_dispatcher(callable) && text_attribute(callable, "__module__") == "numpy";
+  const auto* grid = std::get_if<GridRef>(&argument);
+  if (numpys && name == "diff" && grid != nullptr) return difference(*grid, dimension_of(axis, *grid));
+  if (numpys && name == "concatenate") return joined_arrays(argument, axis);
+  throw Unsupported("a call with keywords");
+}
+
 Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arguments) {
   const std::string name = text_attribute(callable, "__name__");
   const size_t count = arguments.size();
@@ -126,6 +135,10 @@ Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arg
       zeros->at = [this, dtype = zeros->dtype](const std::vector<Expr>&) { return builder_->number(0, dtype); };
       return zeros;
     }
+    if (name == "diff" && count == 1 && std::holds_alternative<GridRef>(arguments[0]))
+      return difference(std::get<GridRef>(arguments[0]), dimension_of(-1, std::get<GridRef>(arguments[0])));
+    if (name == "hstack" && count == 1) return joined_arrays(arguments[0], std::nullopt);
+    if ((name == "vstack" || name == "concatenate") && count == 1) return joined_arrays(arguments[0], 0);
     if (name == "flip" && count == 1 && std::holds_alternative<GridRef>(arguments[0]))
       return reversed(std::get<GridRef>(arguments[0]));
   } else if (PyCFunction_CheckExact(callable) && text_attribute(callable, "__module__") == "builtins") {

@@ -8,6 +8,7 @@
 #include "capture/entries/owner.h"
 #include "capture/host/numpy_api.h"
 #include "capture/native/native_loops.h"
+#include "capture/trace/numpy_tracing.h"
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_modes.h"
 #include "support/log.h"
@@ -15,6 +16,8 @@
 namespace tatara::capture {
 
 namespace {
+
+constexpr int kTurnsSeen = 2;  // before the length of an unrolled loop is told
 
 bool holds_array(const Frame& f, const NumpyApi& np) {
   return std::any_of(f.locals(), f.locals() + f.local_count(),
@@ -85,6 +88,22 @@ bool LoopTracing::is_at_while(const Frame& f) {
   return false;
 }
 
+/// Whether the trace, which stands before a turn of a loop, would grow beyond what a graph may have: told after two turns, in
+/// place of at its end.
+bool LoopTracing::is_long(const Frame& f) {
+  Run& run = run_of(f);
+  const size_t nodes = trace_->tape.nodes().size();
+  if (run.head != f.offset() || nodes < run.nodes) {
+    run.head = f.offset();
+    run.turns = 0;
+    run.nodes = nodes;
+  }
+  const size_t of_turn = nodes - std::exchange(run.nodes, nodes);
+  if (++run.turns <= kTurnsSeen || of_turn == 0 || !is_numpy_tape(trace_->tape)) return false;
+  const int64_t left = owner_.loops->turns_left(f, *api_.numpy);
+  return left > 0 && nodes + static_cast<size_t>(left) * of_turn > kMostArrayCalls;
+}
+
 std::optional<FrameAction> LoopTracing::at_instruction(Frame& f, int opcode) {
   const NumpyApi* np = api_.numpy;
   const bool is_for = opcode == FOR_ITER;
@@ -98,10 +117,15 @@ std::optional<FrameAction> LoopTracing::at_instruction(Frame& f, int opcode) {
   if (owner_.loops == nullptr) owner_.loops = std::make_shared<native::NativeLoops>();
   const std::shared_ptr<native::NativeLoops> loops = owner_.loops;
   const uint64_t number = run_of(f).number;
+  bool native = false;
   {
     const Bypass bypass(bypass_);
-    if (!loops->prepare(f, *np, owner_.options, number) || !np->allows_kernels(np->errstate().get()))
-      return std::nullopt;
+    native = loops->prepare(f, *np, owner_.options, number) && np->allows_kernels(np->errstate().get());
+  }
+  if (!native) {
+    if (trace_open && !called && is_long(f) && !graph_break("a loop of too many operations in all", true))
+      return FrameAction::kRaise;
+    return std::nullopt;
   }
   if (called) {
     // Where the call has written to what is older, its caller could not go on behind it.

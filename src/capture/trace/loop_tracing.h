@@ -38,8 +38,12 @@ class LoopTracing final : public TraceFeature {
     const Frame* frame;
     uint64_t number;
     bool native = false;  // it had one that ran as native code
+    // The loop that a trace unrolls: its place, the turns so far, and the operations before the present one.
+    int head = -1, turns = 0;
+    size_t nodes = 0;
   };
   Run& run_of(const Frame& f);
+  bool is_long(const Frame& f);
 
   const Frame* ran_ = nullptr;
   std::vector<Run> runs_;

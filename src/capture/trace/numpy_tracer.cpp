@@ -19,7 +19,6 @@
 namespace tatara::capture {
 namespace {
 
-constexpr size_t kMaxNodes = 4000;
 constexpr int kMaxLooked = 4000;
 
 /// Functions of the `operator` module and the ufuncs that they end in, by the number of BINARY_OP.
@@ -328,8 +327,8 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   numbers().settle_reachable(call.kwargs.get());
   if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   reads().watch_lists({call.args.get(), call.kwargs.get()});
-  if (t.tape.nodes().size() >= kMaxNodes) {
-    if (!graph_break("the graph grew to " + std::to_string(kMaxNodes) + " operations", true)) return nullptr;
+  if (t.tape.nodes().size() >= kMostArrayCalls) {
+    if (!graph_break("the graph grew to " + std::to_string(kMostArrayCalls) + " operations", true)) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
   const bool among_torchs = !t.tape.nodes().empty() && !is_numpy_tape(t.tape);

@@ -11,6 +11,9 @@ namespace tatara::capture {
 
 struct KnownCall;
 
+/// So many calls of NumPy become a graph at most: a trace of more runs in eager.
+inline constexpr size_t kMostArrayCalls = 4000;
+
 class NumpyTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
