@@ -120,6 +120,11 @@ zoo: build
 other-compilers: build
 	TATARA_ALL_COMPILERS=1 $(PY) -m pytest -q -p no:logging tests/capture/modes/test_other_compilers.py
 
+# The pictures of docs/gallery.md, each by its example: GALLERY=n_body for one. Needs matplotlib.
+GALLERY ?= $(filter-out gallery,$(basename $(notdir $(wildcard examples/*.py))))
+gallery: build
+	@for name in $(GALLERY); do echo "$$name:"; $(PY) examples/$$name.py --out docs/gallery/$$name.png || exit 1; done
+
 bench-models: build
 	$(PY) bench/models.py
 
@@ -192,6 +197,10 @@ bench-scaling: build
 
 bench-calls: build
 	$(PY) bench/calls.py
+
+# Estimators and metrics of scikit-learn on tensors, if it is here: PYTHONPATH=FOLDER for one elsewhere.
+estimators: build
+	$(PY) tools/sweeps/estimators.py $(ARGS)
 
 opinfo: build
 	$(PY) tools/sweeps/sweep.py $(ARGS)

@@ -2,7 +2,6 @@
 
 import gallery
 import numpy as np
-
 import tatara
 
 
@@ -36,7 +35,9 @@ compiled = tatara.compile(spectrogram)
 def data(small):
     rate, seconds = 16000, 0.1 if small else 4.0
     time = np.arange(int(rate * seconds)) / rate
-    signal = np.sin(2 * np.pi * (200 * time + 400 * time**2)) + 0.5 * np.sin(2 * np.pi * 3000 * time) * (np.sin(9 * time) > 0)
+    signal = np.sin(2 * np.pi * (200 * time + 400 * time**2)) + 0.5 * np.sin(2 * np.pi * 3000 * time) * (
+        np.sin(9 * time) > 0
+    )
     return signal + 0.05 * np.random.default_rng(8).standard_normal(len(time)), rate, 512, 160, 40
 
 

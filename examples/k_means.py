@@ -2,7 +2,6 @@
 
 import gallery
 import numpy as np
-
 import tatara
 
 

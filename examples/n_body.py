@@ -2,7 +2,6 @@
 
 import gallery
 import numpy as np
-
 import tatara
 
 
@@ -50,7 +49,7 @@ def data(small):
 def draw(pyplot, result):
     paths, _ = result
     pyplot.figure(figsize=(4, 4))
-    for body in range(paths.shape[1]):
+    for body in range(0, paths.shape[1], 3):
         pyplot.plot(paths[::4, body, 0], paths[::4, body, 1], linewidth=0.4, color="tab:blue")
     pyplot.scatter(paths[-1, :, 0], paths[-1, :, 1], s=4, color="black", zorder=2)
     pyplot.axis("equal")

@@ -1,9 +1,9 @@
 """A network that solves Burgers' equation: its loss is how far its derivatives are from u_t + u u_x = nu u_xx."""
 
-import gallery
-import numpy as np
 import torch
 
+import gallery
+import numpy as np
 import tatara
 
 NU = 0.01 / np.pi

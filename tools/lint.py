@@ -38,7 +38,7 @@ ORDER = [
     "bindings",
 ]
 # Whatever else lies in the repository is what a run has left behind.
-FOLDERS = {".ci", "bench", "cmake", "docs", "include", "python", "src", "tests", "tools"}
+FOLDERS = {".ci", "bench", "cmake", "docs", "examples", "include", "python", "src", "tests", "tools"}
 MAX_LINES = 1000
 # The rival's compiler has no place in the product. Benchmarks compare with torch.compile through its public name only.
 FORBIDDEN = re.compile(r"\b(torch\._dynamo|torch\._functorch|torch\._inductor|torch\.fx|import triton|from triton)\b")

@@ -90,11 +90,25 @@ def _tuple_of_arrays(x: Any, y: Any, m: Any, out: Any) -> None:
 
 def _transposed(x: Any, y: Any, m: Any, out: Any) -> None:
     for t in range(30):
-        m[:] = 0.1 * (m.T - m) ** 2 + np.concatenate((m[:2], m[2:])) * 0.1 + np.diff(y[:, 0])[:, None] * (np.abs(m) + 1.5) ** -1.5
+        m[:] = (
+            0.1 * (m.T - m) ** 2
+            + np.concatenate((m[:2], m[2:])) * 0.1
+            + np.diff(y[:, 0])[:, None] * (np.abs(m) + 1.5) ** -1.5
+        )
         out[t] = m[1, 2]
 
 
-NATIVE = [_replaced, _by_neighbours, _two, _under_a_condition, _left_early, _products, _inner, _tuple_of_arrays, _transposed]
+NATIVE = [
+    _replaced,
+    _by_neighbours,
+    _two,
+    _under_a_condition,
+    _left_early,
+    _products,
+    _inner,
+    _tuple_of_arrays,
+    _transposed,
+]
 
 
 # What is no native loop, for each such array has a second name or is written to.
@@ -171,7 +185,17 @@ def _part_of_it(x: Any, y: Any, m: Any, out: Any) -> Any:
     return x, row
 
 
-OTHERS = [_written, _written_by_another_name, _kept, _swapped, _both, _of_itself, _other_type, _other_layout, _part_of_it]
+OTHERS = [
+    _written,
+    _written_by_another_name,
+    _kept,
+    _swapped,
+    _both,
+    _of_itself,
+    _other_type,
+    _other_layout,
+    _part_of_it,
+]
 
 
 def _compare(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

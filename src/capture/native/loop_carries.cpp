@@ -58,17 +58,18 @@ void LoopReader::store_carried(int local, const GridRef& grid) {
   // An array that has a name is itself, not a copy.
   Grid made = *grid;
   if (grid->view) {
-    const bool fresh = program_->buffers[static_cast<size_t>(grid->view->array)].kind ==
-                           LoopProgram::Buffer::Kind::kScratch &&
-                       !replaced_.contains(grid->view->array) && (made.extents.size() == 1 || made.in_rows);
+    const bool fresh =
+        program_->buffers[static_cast<size_t>(grid->view->array)].kind == LoopProgram::Buffer::Kind::kScratch &&
+        !replaced_.contains(grid->view->array) && (made.extents.size() == 1 || made.in_rows);
     const bool named = std::any_of(locals_.begin(), locals_.end(), [&](const auto& each) {
-      return each.first < kLocalsOfCall && each.second.state == Local::State::kKnown && reads_from(each.second.value, grid->view->array);
+      return each.first < kLocalsOfCall && each.second.state == Local::State::kKnown &&
+             reads_from(each.second.value, grid->view->array);
     });
     if (!fresh || named) throw Unsupported("an array that is replaced by one with a name");
     made.view.reset();
   }
-  const bool waits = std::any_of(stack_.begin(), stack_.end(),
-                                 [&](const Value& value) { return reads_from(value, memory); });
+  const bool waits =
+      std::any_of(stack_.begin(), stack_.end(), [&](const Value& value) { return reads_from(value, memory); });
   const bool seen = std::any_of(locals_.begin(), locals_.end(), [&](const auto& each) {
     return each.first != local && each.first < kLocalsOfCall && each.second.state == Local::State::kKnown &&
            reads_from(each.second.value, memory);

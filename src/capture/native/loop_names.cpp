@@ -341,7 +341,8 @@ void LoopReader::store_array(int local, const GridRef& grid) {
     return;
   }
   // What a turn replaces, its other names would see.
-  if (grid->view && replaced_.contains(grid->view->array)) throw Unsupported("another name of an array that is replaced");
+  if (grid->view && replaced_.contains(grid->view->array))
+    throw Unsupported("another name of an array that is replaced");
   const bool shared = std::any_of(locals_.begin(), locals_.end(), [&](const auto& each) {
     const auto* other = std::get_if<GridRef>(&each.second.value);
     return other != nullptr && each.second.state == Local::State::kKnown && *other == grid;
@@ -471,7 +472,7 @@ Value LoopReader::load_global(PyObject* name) {
 Value LoopReader::load_attribute(const Value& owner, PyObject* name) {
   const std::string text = PyUnicode_AsUTF8(name);
   if (const auto* grid = std::get_if<GridRef>(&owner)) {
-    if (text == "T") return transposed(*grid);
+    if (text.size() == 1 && text[0] == 'T') return transposed(*grid);
     if (text != "shape") return Method{*grid, {}, text};
     auto shape = std::make_shared<Sequence>();
     for (const Expr extent : (*grid)->extents) shape->items.emplace_back(Whole{extent, range_of(extent)});

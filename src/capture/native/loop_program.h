@@ -114,7 +114,7 @@ struct LoopProgram {
     int64_t low = 0;       // kArray: elements from its lowest address to its first one
     int64_t numel = 0;
     std::optional<ExprProgram> varying;  // how many elements there are, by the sizes
-    int begins_as = -1;                  // kScratch: the buffer of an array whose elements it holds before the first turn
+    int begins_as = -1;  // kScratch: the buffer of an array whose elements it holds before the first turn
   };
   std::vector<Buffer> buffers;
   /// A local that is a float, or with `pair` a complex number, and its slot.

@@ -52,8 +52,7 @@ void LoopReader::keep_numbers(const std::set<int>& assigned) {
     if (now.state != Local::State::kGiven || object == nullptr) continue;
     const bool number = PyFloat_CheckExact(object) || PyComplex_CheckExact(object) || is_symbolic_float(object) ||
                         np_.is_scalar(object);
-    const bool array =
-        np_.is_array(object) && (!types_.rebound.contains(local) || types_.carried.contains(local));
+    const bool array = np_.is_array(object) && (!types_.rebound.contains(local) || types_.carried.contains(local));
     if (number || types_.of.contains(local) || array) load_local(local);
   }
 }
@@ -200,8 +199,9 @@ LoopReader::Region LoopReader::read_loop(const Value& given, int head, bool oute
   keep_numbers(assigned);
   // What it goes over is read in later turns.
   const auto* over = std::get_if<GridRef>(&iterated);
-  const bool replaced = over != nullptr ? replaced_.contains((*over)->view->array)
-                                        : std::holds_alternative<std::shared_ptr<Iteration>>(iterated) && !replaced_.empty();
+  const bool replaced = over != nullptr
+                            ? replaced_.contains((*over)->view->array)
+                            : std::holds_alternative<std::shared_ptr<Iteration>>(iterated) && !replaced_.empty();
   if (replaced && std::any_of(assigned.begin(), assigned.end(), [&](int local) { return carried_.contains(local); }))
     throw Unsupported("a loop over an array that it replaces");
   if (!outermost) set_flag(region.exit, 0);

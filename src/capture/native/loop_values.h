@@ -61,7 +61,7 @@ struct Grid {
   std::optional<View> view;
   bool in_rows = false;  // a new array without a name, which NumPy lays out row by row
   bool costly = false;   // an element is more than a few operations
-  std::string recipe;   // of a mask: those made alike are equal, until what they are made of is written
+  std::string recipe;    // of a mask: those made alike are equal, until what they are made of is written
 };
 
 struct Sequence;

@@ -43,7 +43,8 @@ GridRef LoopOperations::transposed(const GridRef& grid) {
 /// np.diff(x) along a dimension.
 GridRef LoopOperations::difference(const GridRef& grid, size_t d) {
   ExprContext& ctx = builder_->ctx();
-  if (grid->dtype == DType::kBool || range_of(grid->extents[d]).lo < 1) throw Unsupported("differences of such an array");
+  if (grid->dtype == DType::kBool || range_of(grid->extents[d]).lo < 1)
+    throw Unsupported("differences of such an array");
   const GridRef source = grid->view ? grid : materialise(grid);
   View from = *source->view;
   from.extents[d] = ctx.sub(from.extents[d], ctx.constant(1));

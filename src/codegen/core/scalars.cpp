@@ -127,6 +127,10 @@ Reg Scalars::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
   const std::string t = llvm_type(in);
   Operation o{s, in, ir_.type_of(t, vec), vec, v, {}};
   for (const Reg& r : v) o.x.push_back(vec ? ir_.as_vec(t, r) : r.text);
+  // Idle lanes hold zeros: where flags of the processor tell of faults, they raise none.
+  const bool may_fault = s.op == Op::kDiv || s.op == Op::kSqrt;
+  if (may_fault && vec && o.floating() && !scope_.mask().empty())
+    o.x.back() = ir_.select(scope_.mask(), o.type, o.x.back(), constant_operand(o, float_bits(1.0, in)), true);
   return real(o);
 }
 

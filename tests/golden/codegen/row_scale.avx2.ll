@@ -10,9 +10,9 @@ entry:
   %v7 = load i64, ptr %v6
   br label %L8
 L8:
-  %v11 = phi i64 [ %begin, %entry ], [ %v225, %L204 ]
-  %v226 = icmp slt i64 %v11, %end
-  br i1 %v226, label %L9, label %L10
+  %v11 = phi i64 [ %begin, %entry ], [ %v228, %L204 ]
+  %v229 = icmp slt i64 %v11, %end
+  br i1 %v229, label %L9, label %L10
 L9:
   %v12 = insertelement <32 x float> poison, float 0xFFF0000000000000, i64 0
   %v13 = shufflevector <32 x float> %v12, <32 x float> poison, <32 x i32> zeroinitializer
@@ -249,14 +249,17 @@ L203:
   %v218 = fmul <32 x float> %v217, %v217
   %v219 = insertelement <32 x float> poison, float %v174, i64 0
   %v220 = shufflevector <32 x float> %v219, <32 x float> poison, <32 x i32> zeroinitializer
-  %v221 = fdiv <32 x float> %v218, %v220
-  %v222 = mul nsw i64 %v11, %v7
-  %v223 = add nsw i64 %v175, %v222
-  %v224 = getelementptr inbounds float, ptr %v3, i64 %v223
-  call void @llvm.masked.store.v32f32.p0(<32 x float> %v221, ptr align 4 %v224, <32 x i1> %v210)
+  %v221 = insertelement <32 x float> poison, float 0x3FF0000000000000, i64 0
+  %v222 = shufflevector <32 x float> %v221, <32 x float> poison, <32 x i32> zeroinitializer
+  %v223 = select <32 x i1> %v210, <32 x float> %v220, <32 x float> %v222
+  %v224 = fdiv <32 x float> %v218, %v223
+  %v225 = mul nsw i64 %v11, %v7
+  %v226 = add nsw i64 %v175, %v225
+  %v227 = getelementptr inbounds float, ptr %v3, i64 %v226
+  call void @llvm.masked.store.v32f32.p0(<32 x float> %v224, ptr align 4 %v227, <32 x i1> %v210)
   br label %L204
 L204:
-  %v225 = add nsw i64 %v11, 1
+  %v228 = add nsw i64 %v11, 1
   br label %L8
 L10:
   ret i32 0

@@ -10,9 +10,9 @@ entry:
   %v7 = load i64, ptr %v6
   br label %L8
 L8:
-  %v11 = phi i64 [ %begin, %entry ], [ %v234, %L213 ]
-  %v235 = icmp slt i64 %v11, %end
-  br i1 %v235, label %L9, label %L10
+  %v11 = phi i64 [ %begin, %entry ], [ %v237, %L213 ]
+  %v238 = icmp slt i64 %v11, %end
+  br i1 %v238, label %L9, label %L10
 L9:
   %v12 = insertelement <64 x float> poison, float 0xFFF0000000000000, i64 0
   %v13 = shufflevector <64 x float> %v12, <64 x float> poison, <64 x i32> zeroinitializer
@@ -258,14 +258,17 @@ L212:
   %v227 = fmul <64 x float> %v226, %v226
   %v228 = insertelement <64 x float> poison, float %v183, i64 0
   %v229 = shufflevector <64 x float> %v228, <64 x float> poison, <64 x i32> zeroinitializer
-  %v230 = fdiv <64 x float> %v227, %v229
-  %v231 = mul nsw i64 %v11, %v7
-  %v232 = add nsw i64 %v184, %v231
-  %v233 = getelementptr inbounds float, ptr %v3, i64 %v232
-  call void @llvm.masked.store.v64f32.p0(<64 x float> %v230, ptr align 4 %v233, <64 x i1> %v219)
+  %v230 = insertelement <64 x float> poison, float 0x3FF0000000000000, i64 0
+  %v231 = shufflevector <64 x float> %v230, <64 x float> poison, <64 x i32> zeroinitializer
+  %v232 = select <64 x i1> %v219, <64 x float> %v229, <64 x float> %v231
+  %v233 = fdiv <64 x float> %v227, %v232
+  %v234 = mul nsw i64 %v11, %v7
+  %v235 = add nsw i64 %v184, %v234
+  %v236 = getelementptr inbounds float, ptr %v3, i64 %v235
+  call void @llvm.masked.store.v64f32.p0(<64 x float> %v233, ptr align 4 %v236, <64 x i1> %v219)
   br label %L213
 L213:
-  %v234 = add nsw i64 %v11, 1
+  %v237 = add nsw i64 %v11, 1
   br label %L8
 L10:
   ret i32 0

@@ -30,6 +30,7 @@ class NumpyGraph {
   /// Adds the call. Throws Unsupported, with nothing that matters changed, when NumPy has to run it.
   void add(const TapeNode& node);
   bool empty() const { return nodes_ == 0; }
+  bool is_for_arrays() const { return purpose_ == For::kArrays; }
   /// The errstate at the beginning of the tape.
   void set_errstate(PyObject* errstate) { errstate_ = Ref::borrow(errstate); }
   /// Whether the slot was made by a call in this graph.

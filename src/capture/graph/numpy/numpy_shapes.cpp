@@ -130,6 +130,13 @@ int64_t axis_of(const NumpyArgs& args, int64_t rank, int64_t fallback) {
   return value;
 }
 
+/// A kernel reads a few arrays at once; NumPy joins many in one go.
+ValueId join_parts(NumpyGraph& graph, std::vector<ValueId> values, int64_t axis) {
+  constexpr size_t kMostParts = 8;  // as the operator's
+  if (values.size() > kMostParts && graph.is_for_arrays()) throw Unsupported("a join of many arrays");
+  return NumpyRules{graph}.b().op("cat", {TensorList{std::move(values)}, Scalar(axis)});
+}
+
 void rule_concatenate(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"arrays", "axis", "out", "dtype", "casting"});
@@ -138,7 +145,7 @@ void rule_concatenate(NumpyGraph& graph, const TapeNode& node) {
     throw Unsupported("casting of " + node.name);
   std::vector<ValueId> values = joined_parts(g, node, args["arrays"]);
   const int64_t axis = axis_of(args, g.b().type(values[0]).dim(), 0);
-  g.set_value(node, 0, g.b().op("cat", {TensorList{std::move(values)}, Scalar(axis)}));
+  g.set_value(node, 0, join_parts(graph, std::move(values), axis));
 }
 
 void rule_stack(NumpyGraph& graph, const TapeNode& node) {
@@ -150,7 +157,7 @@ void rule_stack(NumpyGraph& graph, const TapeNode& node) {
   std::vector<ValueId> values = joined_parts(g, node, args["arrays"]);
   const int64_t axis = axis_of(args, g.b().type(values[0]).dim() + 1, 0);
   for (ValueId& v : values) v = g.b().unsqueeze(v, axis);
-  g.set_value(node, 0, g.b().op("cat", {TensorList{std::move(values)}, Scalar(axis)}));
+  g.set_value(node, 0, join_parts(graph, std::move(values), axis));
 }
 
 // ---- views -----------------------------------------------------------------------------------------------------------
