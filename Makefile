@@ -123,7 +123,7 @@ other-compilers: build
 # The pictures of docs/gallery.md, each by its example: GALLERY=n_body for one. Needs matplotlib.
 GALLERY ?= $(filter-out gallery,$(basename $(notdir $(wildcard examples/*.py))))
 gallery: build
-	@for name in $(GALLERY); do echo "$$name:"; $(PY) examples/$$name.py --out docs/gallery/$$name.png || exit 1; done
+	$(foreach name,$(GALLERY),$(PY) examples/$(name).py --out docs/gallery/$(name).png && ) true
 
 bench-models: build
 	$(PY) bench/models.py

@@ -299,3 +299,20 @@ def test_a_loop_that_is_too_long_is_seen_early() -> None:
     before = tatara.stats()["calls_recorded"]
     np.testing.assert_array_equal(tatara.compile(f)(np.arange(4.0)), f(np.arange(4.0)))
     assert tatara.stats()["calls_recorded"] - before < 50
+
+
+@pytest.mark.parametrize("n", [9, 16])
+def test_idle_lanes_are_no_faults(n: int) -> None:
+    def quotients(a: Any, b: Any, out: Any) -> None:
+        for i in range(30):
+            out[i] = np.sqrt(a[i] / b[i] - 1.0) + b[i] ** -1.5
+
+    tatara.reset()
+    a, b = np.random.default_rng(n).random((2, 40, n)) + 1
+    a += 2
+    ours, theirs = np.zeros((2, 30, n))
+    tatara.compile(quotients)(a, b, ours)
+    quotients(a, b, theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert tatara.stats()["native_loop_runs"] == 1
+    assert tatara.stats()["native_loops_taken_back"] == 0

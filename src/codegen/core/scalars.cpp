@@ -375,6 +375,12 @@ Reg Scalars::function(Op op, DType dtype, std::span<const Reg> v, bool vec) {
     return cast(ir_, DType::kInt64, dtype, {*power, vec});
   }
   if (!is_llvm_float(dtype)) throw Unsupported(str_cat(scalar_op_name(op), " of ", dtype_name(dtype), " in a kernel"));
+  if (op == Op::kPow && vec && !scope_.mask().empty()) {
+    // As idle lanes divide: by what raises no flag.
+    const std::string t = llvm_type(dtype), one = ir_.splat(t, float_bits(1.0, dtype));
+    const Reg given[] = {{ir_.select(scope_.mask(), ir_.type_of(t, true), ir_.as_vec(t, v[0]), one, true), true}, v[1]};
+    if (const std::optional<std::string> known = table_function(op, dtype, given, vec)) return {*known, vec};
+  }
   if (const std::optional<std::string> known = table_function(op, dtype, v, vec)) return {*known, vec};
   if (op == Op::kSigmoid) return sigmoid(dtype, v, vec);
   const char* name = c_function(op);
