@@ -1,0 +1,202 @@
+// Rules for operators of linear algebra: gradients from what the operator gave, so that it runs once, and batches of vmap as what they
+// are to these operators, more matrices. The formulas are those of Giles, "An extended collection of matrix derivative results for
+// forward and reverse mode algorithmic differentiation" (2008), and for Cholesky's factor of Murray, arXiv:1602.07527.
+#include <utility>
+
+#include "ops/rules/batching_rule.h"
+#include "ops/rules/derivative.h"
+#include "ops/rules/host_transform.h"
+
+namespace tatara {
+namespace {
+
+using namespace ops;
+
+/// Matrices as the last two dimensions, of real numbers.
+bool is_real(const VjpContext& v, size_t arg) {
+  const TensorType& type = v.args().type(arg);
+  return type.dim() >= 2 && is_floating(type.dtype) && !is_empty(v, v.args().tensor(arg));
+}
+
+ValueId swapped(GraphBuilder& b, ValueId x) {
+  std::vector<int64_t> dims;
+  for (int64_t d = 0; d < b.type(x).dim(); ++d) dims.push_back(d);
+  std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
+  return b.permute(x, dims);
+}
+
+ValueId triangle(GraphBuilder& b, ValueId x, bool upper, int64_t diagonal = 0) {
+  return b.op(upper ? "triu" : "tril", {TensorArg{x}, Scalar(diagonal)});
+}
+
+ValueId solve_triangular(GraphBuilder& b, ValueId matrix, ValueId right, bool upper, bool left, bool unit = false) {
+  return b.op("linalg_solve_triangular",
+              {TensorArg{matrix}, TensorArg{right}, Scalar(upper), Scalar(left), Scalar(unit)});
+}
+
+// ---- Types ------------------------------------------------------------------------------------------------------------
+
+/// Columns of a matrix lie beside each other, as in LAPACK.
+TensorType by_columns(ExprContext& ctx, const TensorType& like, std::vector<Expr> sizes) {
+  TensorType type = contiguous_type(ctx, like.dtype, like.device, std::move(sizes));
+  const size_t last = type.sizes.size() - 1;
+  const Expr rows = type.sizes[last - 1];
+  type.strides[last - 1] = ctx.constant(1);
+  type.strides[last] = rows.is_const() && rows.const_value() < 1 ? ctx.constant(1) : rows;
+  return type;
+}
+
+const TensorType& square(MetaContext& m) {
+  const TensorType& type = m.tensor(0);
+  if (type.dim() < 2 || (!is_floating(type.dtype) && !is_complex(type.dtype)))
+    throw InvalidArgument("The input tensor must have at least 2 dimensions, of floating point or complex numbers.");
+  const size_t last = type.sizes.size() - 1;
+  if (!same_size(m.ctx(), type.sizes[last], type.sizes[last - 1]))
+    throw InvalidArgument("A must be batches of square matrices");
+  return type;
+}
+
+std::vector<TensorType> matrix_meta(MetaContext& m) {
+  const TensorType& type = square(m);
+  return {by_columns(m.ctx(), type, type.sizes)};
+}
+
+/// The same with a number for each matrix: which pivot is zero.
+std::vector<TensorType> matrix_and_info_meta(MetaContext& m) {
+  const TensorType& type = square(m);
+  const std::vector<Expr> batch(type.sizes.begin(), type.sizes.end() - 2);
+  return {by_columns(m.ctx(), type, type.sizes), contiguous_type(m.ctx(), DType::kInt32, type.device, batch)};
+}
+
+std::vector<TensorType> solve_triangular_meta(MetaContext& m) {
+  const TensorType &matrix = square(m), &right = m.tensor(1);
+  if (right.dim() < 2 || right.dtype != matrix.dtype) throw InvalidArgument("B must be matrices of A's type");
+  const std::vector<Expr> some(matrix.sizes.begin(), matrix.sizes.end() - 2);
+  const std::vector<Expr> others(right.sizes.begin(), right.sizes.end() - 2);
+  const auto* left = std::get_if<Scalar>(&m.arg(3));
+  const bool from_left = left == nullptr || std::get<bool>(*left);
+  const Expr shared = right.sizes[right.sizes.size() - (from_left ? 2 : 1)];
+  if (!same_size(m.ctx(), shared, matrix.sizes.back())) throw InvalidArgument("incompatible shapes of A and B");
+  const std::vector<Expr>* shapes[] = {&some, &others};
+  std::vector<Expr> sizes = m.broadcast(shapes);
+  sizes.insert(sizes.end(), right.sizes.end() - 2, right.sizes.end());
+  return {by_columns(m.ctx(), right, std::move(sizes))};
+}
+
+/// (B, L, upper), of whose matrices A = L L^T is made.
+std::vector<TensorType> cholesky_solve_meta(MetaContext& m) {
+  const TensorType &right = m.tensor(0), &factor = m.tensor(1);
+  if (right.dim() < 2 || factor.dim() < 2 || right.dtype != factor.dtype)
+    throw InvalidArgument("B and the factor must be matrices of one type");
+  const size_t last = factor.sizes.size() - 1;
+  if (!same_size(m.ctx(), factor.sizes[last], factor.sizes[last - 1]) ||
+      !same_size(m.ctx(), factor.sizes[last], right.sizes[right.sizes.size() - 2])) {
+    throw InvalidArgument("incompatible shapes of B and the factor");
+  }
+  const std::vector<Expr> some(right.sizes.begin(), right.sizes.end() - 2);
+  const std::vector<Expr> others(factor.sizes.begin(), factor.sizes.end() - 2);
+  const std::vector<Expr>* shapes[] = {&some, &others};
+  std::vector<Expr> sizes = m.broadcast(shapes);
+  sizes.insert(sizes.end(), right.sizes.end() - 2, right.sizes.end());
+  return {by_columns(m.ctx(), right, std::move(sizes))};
+}
+
+// ---- Derivatives ------------------------------------------------------------------------------------------------------
+
+/// (A): Y = A^-1 has dY = -Y dA Y.
+void inverse_rule(VjpContext& v, const VjpFn& by_host) {
+  if (!is_real(v, 0)) return by_host(v);
+  if (!v.has_grad(0)) return;
+  GraphBuilder& b = v.builder();
+  const ValueId adjoint = swapped(b, v.out());
+  v.give(0, b.unary("neg", b.binary("matmul", adjoint, b.binary("matmul", v.grad(), adjoint))));
+}
+
+/// (A, upper): of A = L L^T the gradient is L^-T S L^-1 / 2, where S is symmetric with the lower triangle of L^T gL.
+void cholesky_rule(VjpContext& v, const VjpFn& by_host) {
+  if (!is_real(v, 0)) return by_host(v);
+  if (!v.has_grad(0)) return;
+  GraphBuilder& b = v.builder();
+  const bool upper = v.args().flag(1);
+  const ValueId factor = upper ? swapped(b, v.out()) : v.out();
+  const ValueId gradient = upper ? swapped(b, v.grad()) : v.grad();
+  const ValueId below = triangle(b, b.binary("matmul", swapped(b, factor), gradient), false);
+  const ValueId both = b.binary("add", below, swapped(b, triangle(b, below, false, -1)));
+  const ValueId half = b.binary("mul", both, Scalar(0.5));
+  v.give(0, solve_triangular(b, factor, solve_triangular(b, swapped(b, factor), half, true, true), false, false));
+}
+
+/// (A, B, upper, left, unitriangular): X = A^-1 B has dX = A^-1 (dB - dA X).
+void solve_triangular_rule(VjpContext& v, const VjpFn& by_host) {
+  const bool unit = v.args().flag(4);
+  if (unit || !is_real(v, 0) || !is_real(v, 1)) return by_host(v);
+  if (!v.has_grad(0)) return;
+  GraphBuilder& b = v.builder();
+  const bool upper = v.args().flag(2), left = v.args().flag(3);
+  const ValueId by_right = solve_triangular(b, swapped(b, v.args().tensor(0)), v.grad(), !upper, left);
+  if (v.needs(0)) {
+    const ValueId product =
+        left ? b.binary("matmul", by_right, swapped(b, v.out())) : b.binary("matmul", swapped(b, v.out()), by_right);
+    v.give(0, triangle(b, b.unary("neg", product), upper));
+  }
+  if (v.needs(1)) v.give(1, by_right);
+}
+
+/// (B, L, upper): X = (L L^T)^-1 B has gB = (L L^T)^-1 gX and gL = -(gB X^T + X gB^T) L.
+void cholesky_solve_rule(VjpContext& v, const VjpFn& by_host) {
+  if (!is_real(v, 0) || !is_real(v, 1)) return by_host(v);
+  if (!v.has_grad(0)) return;
+  GraphBuilder& b = v.builder();
+  const ValueId factor = v.args().tensor(1);
+  const bool upper = v.args().flag(2);
+  const ValueId right = b.op("cholesky_solve", {TensorArg{v.grad()}, TensorArg{factor}, Scalar(upper)});
+  if (v.needs(0)) v.give(0, right);
+  if (!v.needs(1)) return;
+  const ValueId product = b.binary("matmul", right, swapped(b, v.out()));
+  const ValueId both = b.binary("add", product, swapped(b, product));
+  v.give(1, b.unary("neg", upper ? b.binary("matmul", factor, both) : b.binary("matmul", both, factor)));
+}
+
+// ---- Batches ----------------------------------------------------------------------------------------------------------
+
+/// Each operand has all its matrices for each example; of two, both of one rank, so that those of an example meet.
+bool batch_matrices(BatchContext& c) {
+  int64_t rank = -1;
+  for (size_t i = 0; i < c.args().size(); ++i) {
+    if (!c.args().is_tensor(i)) continue;
+    const TensorType& type = c.args().type(i);
+    if (type.dim() < 2 || !is_floating(type.dtype) || (rank >= 0 && type.dim() != rank)) return false;
+    for (const Expr size : type.sizes) {
+      if (is_zero(c.ctx(), size)) return false;
+    }
+    rank = type.dim();
+  }
+  return batch_as_is(c);
+}
+
+}  // namespace
+
+void register_matrix_rules(OpRegistry& r) {
+  for (const char* name : {"inverse", "linalg_inv", "linalg_cholesky"}) r.amend(name).meta = matrix_meta;
+  for (const char* name : {"linalg_inv_ex", "linalg_cholesky_ex"}) r.amend(name).meta = matrix_and_info_meta;
+  r.amend("linalg_solve_triangular").meta = solve_triangular_meta;
+  r.amend("cholesky_solve").meta = cholesky_solve_meta;
+  // Complex numbers and the like are left to the host's derivative.
+  const auto derive = [&r](const char* name, void (*rule)(VjpContext&, const VjpFn&)) {
+    OpDef& def = r.amend(name);
+    def.vjp = [rule, by_host = def.vjp](VjpContext& v) { rule(v, by_host); };
+  };
+  for (const char* name : {"inverse", "linalg_inv", "linalg_inv_ex"}) derive(name, inverse_rule);
+  for (const char* name : {"cholesky", "linalg_cholesky", "linalg_cholesky_ex"}) derive(name, cholesky_rule);
+  derive("linalg_solve_triangular", solve_triangular_rule);
+  derive("cholesky_solve", cholesky_solve_rule);
+  // Forward mode of the others stays the host's, which takes the operand to be symmetric.
+  for (const char* name : {"inverse", "linalg_inv", "linalg_inv_ex", "linalg_solve_triangular"})
+    r.amend(name).traits.by_host = false;
+  for (const char* name : {"inverse", "linalg_inv", "linalg_inv_ex", "linalg_cholesky", "linalg_cholesky_ex",
+                           "linalg_solve_triangular", "cholesky_solve"}) {
+    r.amend(name).batch = batch_matrices;
+  }
+}
+
+}  // namespace tatara
