@@ -83,6 +83,32 @@ std::vector<TensorType> solve_triangular_meta(MetaContext& m) {
   return {by_columns(m.ctx(), right, std::move(sizes))};
 }
 
+/// Whether B is a vector for each matrix of A, not a matrix.
+bool solves_vectors(ExprContext& ctx, const TensorType& a, const TensorType& b) {
+  if (b.dim() == 1) return true;
+  return b.dim() == a.dim() - 1 && same_sizes(ctx, b.sizes, std::vector<Expr>(a.sizes.begin(), a.sizes.end() - 1));
+}
+
+/// (A, B, left)
+std::vector<TensorType> solve_meta(MetaContext& m) {
+  const TensorType &a = square(m), &right = m.tensor(1);
+  if (right.dim() < 1 || right.dtype != a.dtype) throw InvalidArgument("B must have a dimension, and A's type");
+  const auto* flag = std::get_if<Scalar>(&m.arg(2));
+  const bool left = flag == nullptr || std::get<bool>(*flag), vectors = solves_vectors(m.ctx(), a, right);
+  std::vector<Expr> sizes = right.sizes;
+  if (vectors) sizes.push_back(m.ctx().constant(1));
+  if (!same_size(m.ctx(), sizes[sizes.size() - (left ? 2 : 1)], a.sizes.back()))
+    throw InvalidArgument("incompatible shapes of A and B");
+  const std::vector<Expr> matrix(sizes.end() - 2, sizes.end()), others(sizes.begin(), sizes.end() - 2);
+  const std::vector<Expr> some(a.sizes.begin(), a.sizes.end() - 2);
+  const std::vector<Expr>* shapes[] = {&some, &others};
+  sizes = m.broadcast(shapes);
+  sizes.push_back(matrix[0]);
+  if (!vectors) sizes.push_back(matrix[1]);
+  if (left && sizes.size() >= 2) return {by_columns(m.ctx(), right, std::move(sizes))};
+  return {contiguous_type(m.ctx(), right.dtype, right.device, std::move(sizes))};
+}
+
 /// (B, L, upper), of whose matrices A = L L^T is made.
 std::vector<TensorType> cholesky_solve_meta(MetaContext& m) {
   const TensorType &right = m.tensor(0), &factor = m.tensor(1);
@@ -142,6 +168,24 @@ void solve_triangular_rule(VjpContext& v, const VjpFn& by_host) {
   if (v.needs(1)) v.give(1, by_right);
 }
 
+/// (A, B, left): X = A^-1 B, or B A^-1.
+void solve_rule(VjpContext& v, const VjpFn& by_host) {
+  const TensorType &a = v.args().type(0), &right = v.args().type(1);
+  if (!is_real(v, 0) || right.dim() < 1 || is_empty(v, v.args().tensor(1))) return by_host(v);
+  if (!v.has_grad(0)) return;
+  GraphBuilder& b = v.builder();
+  const bool left = v.args().flag(2), vectors = solves_vectors(v.ctx(), a, right);
+  const auto as_matrix = [&](ValueId x) { return vectors ? b.unsqueeze(x, b.type(x).dim()) : x; };
+  const ValueId by_right =
+      b.op("linalg_solve", {TensorArg{swapped(b, v.args().tensor(0))}, TensorArg{as_matrix(v.grad())}, Scalar(left)});
+  if (v.needs(0)) {
+    const ValueId solution = swapped(b, as_matrix(v.out()));
+    v.give(0, b.unary("neg", left ? b.binary("matmul", by_right, solution) : b.binary("matmul", solution, by_right)));
+  }
+  if (!v.needs(1)) return;
+  v.give(1, vectors ? b.op("squeeze.dim", {TensorArg{by_right}, Scalar(int64_t{-1})}) : by_right);
+}
+
 /// (B, L, upper): X = (L L^T)^-1 B has gB = (L L^T)^-1 gX and gL = -(gB X^T + X gB^T) L.
 void cholesky_solve_rule(VjpContext& v, const VjpFn& by_host) {
   if (!is_real(v, 0) || !is_real(v, 1)) return by_host(v);
@@ -180,6 +224,7 @@ void register_matrix_rules(OpRegistry& r) {
   for (const char* name : {"inverse", "linalg_inv", "linalg_cholesky"}) r.amend(name).meta = matrix_meta;
   for (const char* name : {"linalg_inv_ex", "linalg_cholesky_ex"}) r.amend(name).meta = matrix_and_info_meta;
   r.amend("linalg_solve_triangular").meta = solve_triangular_meta;
+  r.amend("linalg_solve").meta = solve_meta;
   r.amend("cholesky_solve").meta = cholesky_solve_meta;
   // Complex numbers and the like are left to the host's derivative.
   const auto derive = [&r](const char* name, void (*rule)(VjpContext&, const VjpFn&)) {
@@ -189,12 +234,13 @@ void register_matrix_rules(OpRegistry& r) {
   for (const char* name : {"inverse", "linalg_inv", "linalg_inv_ex"}) derive(name, inverse_rule);
   for (const char* name : {"cholesky", "linalg_cholesky", "linalg_cholesky_ex"}) derive(name, cholesky_rule);
   derive("linalg_solve_triangular", solve_triangular_rule);
+  derive("linalg_solve", solve_rule);
   derive("cholesky_solve", cholesky_solve_rule);
   // Forward mode of the others stays the host's, which takes the operand to be symmetric.
-  for (const char* name : {"inverse", "linalg_inv", "linalg_inv_ex", "linalg_solve_triangular"})
+  for (const char* name : {"inverse", "linalg_inv", "linalg_inv_ex", "linalg_solve", "linalg_solve_triangular"})
     r.amend(name).traits.by_host = false;
   for (const char* name : {"inverse", "linalg_inv", "linalg_inv_ex", "linalg_cholesky", "linalg_cholesky_ex",
-                           "linalg_solve_triangular", "cholesky_solve"}) {
+                           "linalg_solve", "linalg_solve_triangular", "cholesky_solve"}) {
     r.amend(name).batch = batch_matrices;
   }
 }
