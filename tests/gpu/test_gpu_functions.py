@@ -31,7 +31,8 @@ def check(
     function: Callable[..., Any], *inputs: Any, kernels: int | None = None, loose: float = 1.0, least: float = 0.0
 ) -> None:
     """Two calls of the compiled function give what eager gives, from compiled code. `least`: what errors are relative to, where all
-    results may be small against what they are summed from."""
+    results may be small against what they are summed from.
+    """
     expected = function(*inputs)
     compiled = tatara.compile(function)
     compiled(*inputs)
