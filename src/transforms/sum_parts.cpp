@@ -78,7 +78,7 @@ class PartSums {
     for (const Node& node : nodes) {
       if (!is_sum(node) || within[static_cast<size_t>(node.outputs[0])]) continue;
       Terms terms = terms_of(node, uses, within);
-      const auto joins = [](const Parts& each) { return each.parts.size() > 1; };
+      const auto joins = [this](const Parts& each) { return each.parts.size() > 1 && worth(each); };
       if (std::any_of(terms.parts.begin(), terms.parts.end(), joins)) sums.emplace(node.outputs[0], std::move(terms));
     }
     return sums;
@@ -184,9 +184,18 @@ class PartSums {
     return terms;
   }
 
+  /// On a GPU each place is a kernel of its own, which takes longer to compile than one kernel of all terms.
+  bool worth(const Parts& parts) const {
+    return parts.parts.size() <= kMostJoined || graph_.type(parts.parts.front().value).device.kind == DeviceKind::kCpu;
+  }
+
   ValueId join(GraphBuilder& b, const Parts& parts, const GraphCopy& copy) const {
     const PaddedPart& first = parts.parts.front();
-    if (parts.parts.size() == 1) return copy[first.value];
+    if (parts.parts.size() == 1 || !worth(parts)) {
+      ValueId sum = copy[first.value];
+      for (size_t i = 1; i < parts.parts.size(); ++i) sum = b.binary("add", sum, copy[parts.parts[i].value]);
+      return sum;
+    }
     const auto source = [&](const PaddedPart& part) { return copy[std::get<TensorArg>(part.node->args[1]).value]; };
     const TensorType& type = graph_.type(first.value);
     if (parts.parts.size() <= kMostJoined && parts.cover(type.sizes[static_cast<size_t>(first.dim)].const_value())) {

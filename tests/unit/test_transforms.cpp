@@ -142,6 +142,14 @@ TEST(Transforms, ManyPartsAreWrittenToTheirPlaces) {
   EXPECT_EQ(count(eliminate_dead_code(write_parts(g)), "write_part"), 20u);
 }
 
+TEST(Transforms, ManyPartsOnAGpuStayOneKernel) {
+  Program p(Device{DeviceKind::kCuda, 0});
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < 20; ++i) all.push_back(i);
+  p.graph.add_output(sum_of_rows(p, 21, all));
+  EXPECT_EQ(count(eliminate_dead_code(sum_parts(eliminate_common_subexpressions(p.graph))), "add"), 19u);
+}
+
 TEST(Transforms, PartsThatMeetAreAdded) {
   Program p;
   p.graph.add_output(sum_of_rows(p, 3, {1, 1}));
