@@ -104,8 +104,12 @@ def cells(x: torch.Tensor, h: torch.Tensor, w: torch.Tensor, u: torch.Tensor) ->
 
 
 def inputs_of_cells(turns: int) -> list[torch.Tensor]:
-    torch.manual_seed(0)
-    return [torch.randn(turns, 4, 16), torch.zeros(4, 16), torch.randn(16, 16) / 4, torch.randn(16, 16) / 4]
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*sizes: int) -> torch.Tensor:
+        return torch.randn(*sizes, dtype=torch.float64, generator=generator) / 4
+
+    return [draw(turns, 4, 16), draw(4, 16), draw(16, 16), draw(16, 16)]
 
 
 def test_turns_of_a_loop_share_their_code() -> None:
