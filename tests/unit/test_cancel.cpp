@@ -92,11 +92,17 @@ TEST(Cancel, WorkThatCannotEndIsLeftBehind) {
   const std::shared_future<void> open = gate.get_future().share();
   const auto done = std::make_shared<std::promise<int>>();
   std::future<int> result = done->get_future();
+  const auto begun = std::make_shared<std::promise<void>>();
   std::atomic<bool> stop{false};
   const CancelScope::Wanted wanted = [&stop] { return stop.load(); };
   const CancelScope scope(&wanted);
-  std::thread signal([&stop] { stop = true; });
-  EXPECT_THROW(run_or_abandon([open, done] {
+  // Cancelled before, it would not begin.
+  std::thread signal([&stop, begins = begun->get_future()] {
+    begins.wait();
+    stop = true;
+  });
+  EXPECT_THROW(run_or_abandon([open, begun, done] {
+                 begun->set_value();
                  open.wait();
                  done->set_value(7);
                }),
