@@ -22,11 +22,7 @@ bool is_zero_scalar(const Graph& g, ValueId v) {
   while (node != nullptr && (node->op->name == "expand" || node->op->name == "cast")) {
     node = g.producer(std::get<TensorArg>(node->args[0]).value);
   }
-  if (node == nullptr || !node->op->traits.fills) return false;
-  const auto* fill = std::get_if<Scalar>(&node->args[1]);
-  const auto* real = fill == nullptr ? nullptr : std::get_if<double>(fill);
-  const auto* integer = fill == nullptr ? nullptr : std::get_if<int64_t>(fill);
-  return (real != nullptr && *real == 0) || (integer != nullptr && *integer == 0);
+  return node != nullptr && fills_zeros(*node);
 }
 
 /// The sum of rows with one value each, zeros beside it, is that value: what a log-softmax's gradient sums after a look-up.

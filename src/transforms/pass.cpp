@@ -85,6 +85,14 @@ Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map) {
   return to;
 }
 
+bool fills_zeros(const Node& node) {
+  if (!node.op->traits.fills || node.args.size() < 2) return false;
+  const auto* fill = std::get_if<Scalar>(&node.args[1]);
+  const auto* real = fill == nullptr ? nullptr : std::get_if<double>(fill);
+  const auto* integer = fill == nullptr ? nullptr : std::get_if<int64_t>(fill);
+  return (real != nullptr && *real == 0) || (integer != nullptr && *integer == 0);
+}
+
 bool is_written(const Graph& graph, ValueId v) {
   return std::ranges::any_of(graph.input_writes(), [&](const InputWrite& write) {
     return graph.inputs()[static_cast<size_t>(write.input_index)] == v;

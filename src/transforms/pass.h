@@ -54,6 +54,9 @@ Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map);
 /// make it up may not have. Nodes from `first_new` on are the parts.
 ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t first_new);
 
+/// Whether its result is zeros, and says so.
+bool fills_zeros(const Node& node);
+
 /// Whether the value is an input that the graph writes to. A write of what is there already says that later graphs write to it.
 bool is_written(const Graph& graph, ValueId v);
 /// Whether the graph itself gives it other contents.

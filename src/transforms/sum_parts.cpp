@@ -123,7 +123,7 @@ class PartSums {
     const Node* node = graph_.producer(v);
     if (node == nullptr || (node->op != select_ && node->op != slice_)) return std::nullopt;
     const Node* base = graph_.producer(std::get<TensorArg>(node->args[0]).value);
-    if (base == nullptr || !is_zeros(*base)) return std::nullopt;
+    if (base == nullptr || !fills_zeros(*base)) return std::nullopt;
     const TensorType& type = graph_.type(v);
     const auto integer = [&](size_t arg) -> std::optional<int64_t> {
       const auto* scalar = std::get_if<Scalar>(&node->args[arg]);
@@ -144,14 +144,6 @@ class PartSums {
       part.end = part.start + length.const_value();
     }
     return part;
-  }
-
-  static bool is_zeros(const Node& node) {
-    if (!node.op->traits.fills || node.args.size() < 2) return false;
-    const auto* fill = std::get_if<Scalar>(&node.args[1]);
-    const auto* real = fill == nullptr ? nullptr : std::get_if<double>(fill);
-    const auto* integer = fill == nullptr ? nullptr : std::get_if<int64_t>(fill);
-    return (real != nullptr && *real == 0) || (integer != nullptr && *integer == 0);
   }
 
   /// In the order of the sum.

@@ -29,9 +29,9 @@ ValueId triangle(GraphBuilder& b, ValueId x, bool upper, int64_t diagonal = 0) {
   return b.op(upper ? "triu" : "tril", {TensorArg{x}, Scalar(diagonal)});
 }
 
-ValueId solve_triangular(GraphBuilder& b, ValueId matrix, ValueId right, bool upper, bool left, bool unit = false) {
+ValueId solve_triangular(GraphBuilder& b, ValueId matrix, ValueId right, bool upper, bool left) {
   return b.op("linalg_solve_triangular",
-              {TensorArg{matrix}, TensorArg{right}, Scalar(upper), Scalar(left), Scalar(unit)});
+              {TensorArg{matrix}, TensorArg{right}, Scalar(upper), Scalar(left), Scalar(false)});
 }
 
 // ---- Types ------------------------------------------------------------------------------------------------------------
@@ -56,6 +56,17 @@ const TensorType& square(MetaContext& m) {
   return type;
 }
 
+/// Sizes of `rows` by `columns` matrices, one for each of `a` and `b` together.
+std::vector<Expr> for_both(MetaContext& m, const std::vector<Expr>& a, const std::vector<Expr>& b, Expr rows,
+                           Expr columns) {
+  const std::vector<Expr> some(a.begin(), a.end() - 2), others(b.begin(), b.end() - 2);
+  const std::vector<Expr>* shapes[] = {&some, &others};
+  std::vector<Expr> sizes = m.broadcast(shapes);
+  sizes.push_back(rows);
+  sizes.push_back(columns);
+  return sizes;
+}
+
 std::vector<TensorType> matrix_meta(MetaContext& m) {
   const TensorType& type = square(m);
   return {by_columns(m.ctx(), type, type.sizes)};
@@ -71,16 +82,12 @@ std::vector<TensorType> matrix_and_info_meta(MetaContext& m) {
 std::vector<TensorType> solve_triangular_meta(MetaContext& m) {
   const TensorType &matrix = square(m), &right = m.tensor(1);
   if (right.dim() < 2 || right.dtype != matrix.dtype) throw InvalidArgument("B must be matrices of A's type");
-  const std::vector<Expr> some(matrix.sizes.begin(), matrix.sizes.end() - 2);
-  const std::vector<Expr> others(right.sizes.begin(), right.sizes.end() - 2);
   const auto* left = std::get_if<Scalar>(&m.arg(3));
   const bool from_left = left == nullptr || std::get<bool>(*left);
   const Expr shared = right.sizes[right.sizes.size() - (from_left ? 2 : 1)];
   if (!same_size(m.ctx(), shared, matrix.sizes.back())) throw InvalidArgument("incompatible shapes of A and B");
-  const std::vector<Expr>* shapes[] = {&some, &others};
-  std::vector<Expr> sizes = m.broadcast(shapes);
-  sizes.insert(sizes.end(), right.sizes.end() - 2, right.sizes.end());
-  return {by_columns(m.ctx(), right, std::move(sizes))};
+  const std::vector<Expr>& sizes = right.sizes;
+  return {by_columns(m.ctx(), right, for_both(m, matrix.sizes, sizes, sizes[sizes.size() - 2], sizes.back()))};
 }
 
 /// Whether B is a vector for each matrix of A, not a matrix.
@@ -99,12 +106,8 @@ std::vector<TensorType> solve_meta(MetaContext& m) {
   if (vectors) sizes.push_back(m.ctx().constant(1));
   if (!same_size(m.ctx(), sizes[sizes.size() - (left ? 2 : 1)], a.sizes.back()))
     throw InvalidArgument("incompatible shapes of A and B");
-  const std::vector<Expr> matrix(sizes.end() - 2, sizes.end()), others(sizes.begin(), sizes.end() - 2);
-  const std::vector<Expr> some(a.sizes.begin(), a.sizes.end() - 2);
-  const std::vector<Expr>* shapes[] = {&some, &others};
-  sizes = m.broadcast(shapes);
-  sizes.push_back(matrix[0]);
-  if (!vectors) sizes.push_back(matrix[1]);
+  sizes = for_both(m, a.sizes, sizes, sizes[sizes.size() - 2], sizes.back());
+  if (vectors) sizes.pop_back();
   if (left && sizes.size() >= 2) return {by_columns(m.ctx(), right, std::move(sizes))};
   return {contiguous_type(m.ctx(), right.dtype, right.device, std::move(sizes))};
 }
@@ -119,12 +122,8 @@ std::vector<TensorType> cholesky_solve_meta(MetaContext& m) {
       !same_size(m.ctx(), factor.sizes[last], right.sizes[right.sizes.size() - 2])) {
     throw InvalidArgument("incompatible shapes of B and the factor");
   }
-  const std::vector<Expr> some(right.sizes.begin(), right.sizes.end() - 2);
-  const std::vector<Expr> others(factor.sizes.begin(), factor.sizes.end() - 2);
-  const std::vector<Expr>* shapes[] = {&some, &others};
-  std::vector<Expr> sizes = m.broadcast(shapes);
-  sizes.insert(sizes.end(), right.sizes.end() - 2, right.sizes.end());
-  return {by_columns(m.ctx(), right, std::move(sizes))};
+  const std::vector<Expr>& sizes = right.sizes;
+  return {by_columns(m.ctx(), right, for_both(m, factor.sizes, sizes, sizes[sizes.size() - 2], sizes.back()))};
 }
 
 // ---- Derivatives ------------------------------------------------------------------------------------------------------

@@ -129,13 +129,18 @@ def test_questions(question: Callable[[float], Any]) -> None:
         same(count(), expected())
 
 
-def test_a_counter_that_somebody_sets_back() -> None:
+def _counted() -> tuple[Any, Any]:
     count = torch.zeros(())
 
     def step(x: Any) -> Any:
         count.add_(1)
         return x * 2 if count.item() > 3 else x + 1
 
+    return count, step
+
+
+def test_a_counter_that_somebody_sets_back() -> None:
+    count, step = _counted()
     run = tatara.compile(step)
     x = torch.randn(3)
     for number in range(1, 25):
@@ -146,23 +151,13 @@ def test_a_counter_that_somebody_sets_back() -> None:
 
 
 def test_without_breaks_it_is_an_error_at_once() -> None:
-    count = torch.zeros(())
-
-    def step(x: Any) -> Any:
-        count.add_(1)
-        return x * 2 if count.item() > 3 else x + 1
-
+    _, step = _counted()
     with pytest.raises(tatara.Unsupported, match="the value of a float"):
         tatara.compile(step, fullgraph=True)(torch.randn(3))
 
 
 def test_explaining_changes_no_decision() -> None:
-    count = torch.zeros(())
-
-    def step(x: Any) -> Any:
-        count.add_(1)
-        return x * 2 if count.item() > 3 else x + 1
-
+    count, step = _counted()
     run = tatara.explain(step)
     for number in range(1, 7):
         report = run(torch.ones(2))
