@@ -1,5 +1,7 @@
 #include "capture/entries/global_state.h"
 
+#include <string_view>
+
 #include "capture/host/numpy_alone.h"
 #include "capture/host/numpy_api.h"
 #include "capture/python/dict_changes.h"
@@ -45,10 +47,50 @@ long dispatch_modes_on(const TorchApi& api) {
   return result;
 }
 
+/// Torch-function modes of the program.
+struct FunctionModes {
+  long others = 0;
+  Ref device;  // of the innermost one that gives functions which make tensors a device
+};
+
+FunctionModes function_modes(const TorchApi& api) {
+  FunctionModes result;
+  const Ref count = Ref::steal(PyObject_CallNoArgs(api.modes.count.get()));
+  const long on = count ? PyLong_AsLong(count.get()) : 0;
+  for (long i = 0; i < on; ++i) {
+    const Ref place = Ref::steal(PyLong_FromLong(i));
+    const Ref mode = place ? Ref::steal(PyObject_CallOneArg(api.modes.at.get(), place.get())) : Ref();
+    Ref device = mode && is_device_mode(mode.get()) ? attr_or_null(mode.get(), "device") : Ref();
+    if (device) {
+      result.device = std::move(device);
+    } else {
+      ++result.others;
+    }
+  }
+  forget_error();
+  return result;
+}
+
+bool same_device(const Ref& a, const Ref& b) {
+  if (a.get() == b.get()) return true;
+  const int same = a && b ? PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) : 0;
+  if (same < 0) forget_error();
+  return same == 1;
+}
+
 }  // namespace
 
 bool in_a_dispatch_mode(const TorchApi& api) { return dispatch_modes_on(api) != 0; }
 bool in_a_level(const TorchApi& api) { return answers(api.state.interpreter_stack) || dual_level_open(api); }
+
+bool is_device_mode(PyObject* mode) {
+  // torch makes them by a class of Python's, which it imports when the first is made.
+  if (std::string_view(Py_TYPE(mode)->tp_name) != "DeviceContext") return false;
+  const Ref module = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(mode)), "__module__");
+  if (!module) forget_error();
+  return module && PyUnicode_Check(module.get()) &&
+         PyUnicode_CompareWithASCIIString(module.get(), "torch.utils._device") == 0;
+}
 
 GlobalState GlobalState::read(TorchApi& api) {
   GlobalState result;
@@ -75,8 +117,9 @@ GlobalState GlobalState::read(TorchApi& api) {
   result.overrides = flag(api.modes.overrides_enabled);
   result.no_autograd = !result.inference && leaves_out_autograd(api);
   result.default_dtype = Ref::steal(PyObject_CallNoArgs(api.state.get_default_dtype.get()));
-  const Ref depth = Ref::steal(PyObject_CallNoArgs(api.modes.count.get()));
-  if (depth) result.modes = PyLong_AsLong(depth.get());
+  FunctionModes modes = function_modes(api);
+  result.modes = modes.others;
+  result.default_device = std::move(modes.device);
   result.dispatch_modes = dispatch_modes_on(api);
   forget_error();
   if (TorchNative::get().reads_state()) result.native = TorchNative::get().state();
@@ -105,6 +148,7 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
     // The thread's dispatch keys tell whether autocast is on, not to which dtype.
     return torch.reads_state() && torch.state() == native && (!autocast.any || AutocastState::read(api) == autocast) &&
            dual_level_open(api) == dual &&
+           (native.modes == 0 || same_device(function_modes(api).device, default_device)) &&
            (!saves_tensors || answers(api.state.saved_tensor_hooks, Py_True) == saved_hooks);
   };
   // A trace before NumPy's import has not called it.
@@ -127,6 +171,7 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
   if (now.no_autograd != no_autograd) return fail("the dispatcher's autograd was left out or taken in");
   if (now.overrides != overrides) return fail("__torch_function__ was switched on or off");
   if (now.modes != modes) return fail("torch-function modes changed");
+  if (!same_device(now.default_device, default_device)) return fail("the default device changed");
   if (now.deterministic != deterministic) return fail("deterministic algorithms changed");
   if (now.default_dtype.get() != default_dtype.get()) return fail("the default dtype changed");
   if (errstate && !api.numpy->same_errstate(now.errstate.get(), errstate.get())) {

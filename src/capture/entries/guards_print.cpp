@@ -375,6 +375,7 @@ std::string GlobalState::describe() const {
   add(dual, "inside a level of forward-mode derivatives");
   add(recorded, "torch.jit.trace at work");
   add(saves_tensors, saved_hooks ? "hooks on saved tensors" : "no hooks on saved tensors");
+  if (default_device) add(true, str_cat("default device ", value_text(default_device.get())));
   add(modes != 0, str_cat(modes, " torch-function modes"));
   add(dispatch_modes != 0, str_cat(dispatch_modes, " torch-dispatch modes"));
   add(no_autograd, "the dispatcher's autograd left out");

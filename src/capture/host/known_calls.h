@@ -60,6 +60,7 @@ enum class SpecialCall : uint8_t {
   kUpdateScaler,   ///< GradScaler.update
   kScaledStep,     ///< GradScaler._maybe_opt_step
   kIsCompiling,    ///< torch.compiler.is_compiling
+  kAsksMode,       ///< handle_torch_function, of functions in Python
   kMakeSubclass,   ///< Tensor._make_subclass, which makes parameters
   kAssociativeScan,
 };
@@ -77,7 +78,7 @@ enum class CallHandler : uint8_t {
   kTorch,             ///< reaches the torch function mode
   kSwitchesTorch,     ///< changes a state of torch's that no graph restores
   kThrownSwitch,      ///< a switch that later calls throw, too
-  kNoModes,           ///< asks for modes, of which a program under a trace has none
+  kNoModes,           ///< asks whether modes are on: under a trace those alone that give a device
   kAskModes,          ///< asks for the stack of modes
   kPushesMode,        ///< puts a torch-function mode on it
   kPopsMode,          ///< takes one off
@@ -89,11 +90,12 @@ enum class CallHandler : uint8_t {
 /// What code in Python does that is no part of the program, or is traced in a way of its own.
 enum class KnownCode : uint8_t {
   kNone,
-  kOpaque,     ///< it runs for real, within a trace, too
-  kAsksLevel,  ///< Logger.isEnabledFor
-  kLogs,       ///< Logger._log
-  kLastBits,   ///< LBFGS, which takes a branch by each of its sums
-  kOnce,       ///< what once_differentiable makes of a backward
+  kOpaque,       ///< it runs for real, within a trace, too
+  kAsksLevel,    ///< Logger.isEnabledFor
+  kLogs,         ///< Logger._log
+  kLastBits,     ///< LBFGS, which takes a branch by each of its sums
+  kGivesDevice,  ///< a default device's mode: calls that are recorded have its device already (with_default_device)
+  kOnce,         ///< what once_differentiable makes of a backward
 };
 
 /// What else is known of a callable, or of all methods and functions of a name.

@@ -59,6 +59,7 @@ class NeededFromTorch;
 /// Modes that see what Python calls of torch's. Each of these structs finds its own; what torch lacks is noted in TorchApi::lacks.
 struct TorchModes {
   Ref push, pop, count, overrides_enabled;
+  Ref at;              // the mode at a place of the stack, the outermost first
   Ref dispatch_count;  // of torch-dispatch modes
   void load(NeededFromTorch& need, PyObject* core);
 };

@@ -71,6 +71,7 @@ void TorchModes::load(NeededFromTorch& need, PyObject* core) {
   push = of_core("_push_on_torch_function_stack");
   pop = of_core("_pop_torch_function_stack");
   count = of_core("_len_torch_function_stack");
+  at = of_core("_get_function_stack_at");
   overrides_enabled = of_core("_is_torch_function_enabled");
   dispatch_count = of_core("_len_torch_dispatch_stack");
 }

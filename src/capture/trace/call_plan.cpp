@@ -128,6 +128,7 @@ CallPlan CallTracing::plan_has_torch_function(PyObject* const* args, Py_ssize_t 
   }
   // With classes left out torch would still say yes, since a mode of ours is on.
   const bool asked = any && Ref::steal(PyObject_CallNoArgs(api_.modes.overrides_enabled.get())).get() == Py_True;
+  if (modes().gives_device()) return {Kind::kTrue, nullptr, {}};
   return {asked ? Kind::kPure : Kind::kFalse, nullptr, {}};
 }
 
@@ -164,8 +165,9 @@ CallPlan CallTracing::plan_in_module(const KnownCall& known, const std::string& 
     case CallHandler::kAttribute: return {Kind::kAttribute, nullptr, name};
     case CallHandler::kSetAttribute: return {Kind::kMutator, nargs > 0 ? args[0] : nullptr, name, nullptr};
     case CallHandler::kThrownSwitch: return {Kind::kSwitch, nullptr, name};
-    // On the program's stack of modes there is none: a trace does not begin under one.
-    case CallHandler::kNoModes: return {Kind::kFalse, nullptr, name};
+    // Of the program's modes there are those alone that were entered in the trace, or give a device.
+    case CallHandler::kNoModes:
+      return {modes().gives_device() || modes().has_programs() ? Kind::kTrue : Kind::kFalse, nullptr, name};
     case CallHandler::kAskModes: return modes().has_programs() ? breaks(name) : CallPlan{Kind::kModes, nullptr, name};
     case CallHandler::kPushesMode:
       if (nargs != 1 || !modes().takes(args[0])) {

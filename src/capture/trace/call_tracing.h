@@ -64,6 +64,8 @@ class CallTracing final : public TraceFeature {
   PyObject* call_in_c(const TracedCall& call, const CallPlan& plan);
   /// Entry and end of inference mode, where the trace takes part in them: the result of the call. not_handled(): it does not.
   PyObject* switch_inference(const TracedCall& call);
+  /// `with torch.device(...)`, whose device what makes tensors in it is told.
+  PyObject* switch_device(const TracedCall& call);
   /// Why the graph breaks before a call that enters a guard of torch's (function_modes.cpp); empty: it is none.
   std::string enters_guard(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
   /// Whether the exception that is being handled here is the same in each call: false where it is one of a caller's.

@@ -7,6 +7,7 @@
 #include "capture/host/natures.h"
 #include "capture/host/torch_api.h"
 #include "capture/trace/call_tracing.h"
+#include "capture/trace/torch_tracing.h"
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/tracer_modes.h"
@@ -77,6 +78,17 @@ PyObject* CallTracing::switch_inference(const TracedCall& call) {
   return guard;
 }
 
+PyObject* CallTracing::switch_device(const TracedCall& call) {
+  PyObject* const device = api_.present() ? entered_by(call.callable, call.args, call.nargs()) : nullptr;
+  if (device == nullptr || Py_TYPE(device) != api_.device_type || !modes().takes_devices()) return not_handled();
+  if (call.nargs() < (bound_to(call.callable) == device ? 1 : 2)) {  // an exit is told of an exception
+    modes().push_device(device);
+    return Py_NewRef(device);
+  }
+  if (!modes().pop_device()) return not_handled();
+  Py_RETURN_NONE;
+}
+
 bool TraceEnds::leave_inference(bool returns) {
   const InferenceRegion& region = trace_->start.inference_mode;
   const size_t nodes = returns ? trace_->tape.nodes().size() : trace_->snap.nodes;
@@ -103,6 +115,18 @@ std::string CallTracing::enters_guard(PyObject* callable, PyObject* const* args,
   const std::string_view name = type->tp_name;
   if (name.ends_with("DisableTorchFunctionSubclass")) return {};
   return str_cat("entry or end of ", name, ", a state of torch's that changes what its calls do");
+}
+
+bool ModeStack::takes_devices() const { return owner_.modes_apart.empty() && context_.ahead == nullptr; }
+
+bool ModeStack::gives_device() const {
+  return (trace_->state.default_device || !devices_.empty()) && !torch().in_python_function();
+}
+
+bool ModeStack::pop_device() {
+  if (devices_.empty()) return false;
+  devices_.pop_back();
+  return true;
 }
 
 bool ModeStack::takes(PyObject* mode) const {
@@ -146,6 +170,25 @@ PyObject* ModeStack::ask_programs(PyObject* func, PyObject* args, PyObject* kwar
   return result;
 }
 
+Ref ModeStack::with_default_device(PyObject* func, PyObject* kwargs) {
+  const Ref& device = devices_.empty() ? trace_->state.default_device : devices_.back();
+  if (!gives_device() || bypass_ > 0) return {};
+  const ErrorAside aside;
+  const Bypass bypass(bypass_);
+  if (!makers_) {
+    const Ref module = Ref::steal(PyImport_ImportModule("torch.utils._device"));
+    if (module) makers_ = Ref::steal(PyObject_CallMethod(module.get(), "_device_constructors", nullptr));
+    if (!makers_) return {};
+  }
+  if (PySequence_Contains(makers_.get(), func) != 1) return {};
+  PyObject* const given = kwargs != nullptr ? PyDict_GetItemString(kwargs, "device") : nullptr;
+  if (given != nullptr && given != Py_None) return {};
+  Ref named = Ref::steal(kwargs != nullptr ? PyDict_Copy(kwargs) : PyDict_New());
+  if (!named || PyDict_SetItemString(named.get(), "device", device.get()) != 0) return {};
+  mark_born(named.get());
+  return named;
+}
+
 PyObject* ModeStack::ask_operands(PyObject* types, PyObject* func, PyObject* args, PyObject* kwargs) {
   std::vector<Ref> handlers;
   for (Py_ssize_t i = 0; PyTuple_Check(types) && i < PyTuple_GET_SIZE(types); ++i) {
@@ -182,6 +225,10 @@ bool ModeStack::push_real(PyObject* mode) const {
 bool ModeStack::give_programs() {
   const ErrorAside aside;
   const bool any = has_programs();
+  for (const Ref& device : devices_) {
+    if (!Ref::steal(PyObject_CallMethod(device.get(), "__enter__", nullptr))) forget_error();
+  }
+  devices_.clear();
   for (const Ref& mode : programs_) {
     if (!push_real(mode.get())) forget_error();
   }
@@ -195,6 +242,8 @@ PyObject* ModeStack::ask_modes(PyObject* callable, PyObject* const* args, size_t
   PyObject* answer = PyObject_Vectorcall(callable, args, nargsf, kwnames);
   const ErrorAside aside;
   if (!Ref::steal(PyObject_CallOneArg(api_.modes.push.get(), top.get()))) forget_error();
+  // Every call asks for its device, which is all that it has.
+  if (answer != nullptr && is_device_mode(answer)) mark_born(answer);
   return answer;
 }
 

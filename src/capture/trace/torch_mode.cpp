@@ -137,6 +137,8 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
     return graph_break(std::exchange(trace_->pending_break, {})) ? PyObject_Call(func, args, kwargs) : nullptr;
   }
   if (PyObject* answer = modes().ask_programs(func, args, kwargs); answer != not_handled()) return answer;
+  const Ref on_device = modes().with_default_device(func, kwargs);
+  if (on_device) kwargs = on_device.get();
   reads().watch_lists({args, kwargs});
   const TorchFunction& fn = api_.classify(func);
   if ((context_.dry_run && histories().differs_in_levels(fn, args)) || histories().depends_on_base(fn, args)) {
@@ -383,6 +385,27 @@ void ModeStack::drop_modes(size_t left) {
     }
     modes_.pop_back();
   }
+}
+
+PyObject* TorchTracing::ask_mode(const TracedCall& call) {
+  const bool plain = call.nargs() >= 2 && PyFunction_Check(call.args[0]) && modes().gives_device();
+  if (!plain || api_.classify(call.args[0]).kind != TorchKind::kPython) return not_handled();
+  // The function, those of its arguments that may have classes with handlers, then its arguments.
+  const Ref operands = Ref::steal(PySequence_Tuple(call.args[1]));
+  for (Py_ssize_t i = 0; operands && i < PyTuple_GET_SIZE(operands.get()); ++i) {
+    if (api_.handles_calls(Py_TYPE(PyTuple_GET_ITEM(operands.get(), i)))) return not_handled();
+  }
+  const auto [positional, named] = call.packed();
+  const Ref args = positional && operands ? Ref::steal(PyTuple_GetSlice(positional.get(), 2, call.nargs())) : Ref();
+  const Ref top = args ? Ref::steal(PyObject_CallNoArgs(api_.modes.pop.get())) : Ref();
+  if (!top) return nullptr;
+  for (PyObject* made : {args.get(), named.get()}) mark_born(made);
+  modes().handler_begins();
+  PyObject* result = torch_function(call.args[0], args.get(), call.keywords() > 0 ? named.get() : nullptr);
+  modes().handler_ends();
+  const ErrorAside aside;
+  if (!Ref::steal(PyObject_CallOneArg(api_.modes.push.get(), top.get()))) forget_error();
+  return result;
 }
 
 /// Whether torch asks the operands' classes for the call.

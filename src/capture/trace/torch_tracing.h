@@ -17,6 +17,9 @@ class TorchTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
 
+  /// Whether the body of a function of torch's in Python runs, which a mode is asked about.
+  bool in_python_function() const { return !python_functions_.empty(); }
+
   PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* group_tensors(PyObject* const* args, Py_ssize_t nargs);
   PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
@@ -26,6 +29,8 @@ class TorchTracing final : public TraceFeature {
   PyObject* stand_in(const TracedCall& call);
   PyObject* scaled_step(const TracedCall& call);
   /// Tensor._make_subclass of a parameter: what detach() gives, as a leaf and of that class. not_handled(): of anything else.
+  /// A function in Python under a default device, which torch would take off meanwhile: asked by ours alone.
+  PyObject* ask_mode(const TracedCall& call);
   PyObject* make_parameter(const TracedCall& call);
   /// torch.autograd.Variable of a tensor: what detach() gives, as a leaf.
   static bool is_legacy_variable(PyObject* callable);

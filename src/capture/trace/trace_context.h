@@ -132,6 +132,7 @@ struct CallPlan {
     kEnter,      ///< Python code: the VM runs it
     kTorch,      ///< reaches the torch function mode
     kFalse,      ///< has_torch_function of plain tensors
+    kTrue,       ///< the same where a mode of the program is on
     kModes,      ///< asks for torch-function modes
     kPushMode,   ///< puts one on the stack
     kPopMode,    ///< takes one off

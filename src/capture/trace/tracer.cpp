@@ -151,7 +151,8 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   if (!tracing()) modes().drop_modes();
   const KnownCode known = tracing() && entered_ ? known_code(f.code()).code : KnownCode::kNone;
   if (entered_ && is_other_compiler(f.code(), api_)) return enter_other_compiler(f);
-  if (tracing() && entered_ && (is_opaque(f, known) || calls().logs(f, known))) {
+  const bool opaque = known == KnownCode::kGivesDevice ? !modes().asks_programs() : is_opaque(f, known);
+  if (tracing() && entered_ && (opaque || calls().logs(f, known))) {
     ++bypass_;
     opaque_.push_back(&f);
     return FrameAction::kRun;

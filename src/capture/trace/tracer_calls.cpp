@@ -116,6 +116,7 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
       const bool own = text_of(f.code()->co_filename).ends_with(package_file(PackageModule::kScans));
       return own ? not_handled() : PyObject_Vectorcall(ours.get(), call.args, call.nargsf, call.kwnames);
     }
+    case SpecialCall::kAsksMode: return torch().ask_mode(call);
     case SpecialCall::kMakeSubclass: return torch().make_parameter(call);
     case SpecialCall::kIsCompiling: {
       // Libraries then take the way that can be traced. Torch's own code keeps eager's, whose results are to come out.
@@ -164,6 +165,7 @@ PyObject* CallTracing::call_by_operands(const TracedCall& call) {
     return lifetimes().break_for_good(life) ? not_handled() : nullptr;
   }
   if (PyObject* const switched = switch_inference(call); switched != not_handled()) return switched;
+  if (PyObject* const switched = switch_device(call); switched != not_handled()) return switched;
   const std::string guard = enters_guard(call.callable, call.args, call.nargs());
   return guard.empty() || graph_break(guard) ? not_handled() : nullptr;
 }
@@ -212,6 +214,7 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
     case Kind::kTorch:
       return call.known.handler == CallHandler::kGroupTensors ? torch().group_tensors(call.args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
+    case Kind::kTrue: return Py_NewRef(Py_True);
     case Kind::kModes: return modes().ask_modes(call.callable, call.args, call.nargsf, call.kwnames);
     case Kind::kPushMode: modes().push_programs(call.args[0]); Py_RETURN_NONE;
     case Kind::kPopMode: return modes().pop_programs().release();
