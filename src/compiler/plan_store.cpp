@@ -171,7 +171,7 @@ std::string plan_key(const Graph& graph, const ScheduleOptions& options, const K
   }
   key.add(static_cast<uint64_t>(options.fuse)).add(static_cast<uint64_t>(options.plan_memory));
   key.add(options.passes.disabled).add(static_cast<uint64_t>(options.passes.product_processors));
-  key.add(static_cast<uint64_t>(options.passes.float32_products));
+  key.add(static_cast<uint64_t>(options.passes.float32_products)).add(static_cast<uint64_t>(options.passes.of_stage));
   key.add(static_cast<uint64_t>(options.passes.thin_weights));
   return key.finish().str();
 }

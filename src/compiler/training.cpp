@@ -60,7 +60,9 @@ TrainingPlan compile_plan(const Graph& graph, const CompileOptions& options, std
   plan.outputs = graph.outputs().size();
   if (plan.outputs == 0 && graph.input_writes().empty()) return plan;
   for (const ValueId v : graph.inputs()) plan.inputs.push_back(graph.type(v));
-  results.push_back(compile_graph(graph, options));
+  CompileOptions own = options;
+  own.passes.of_stage = true;
+  results.push_back(compile_graph(graph, own));
   plan.executable = results.back().executable;
   return plan;
 }

@@ -195,8 +195,9 @@ std::optional<Product::Matrices> product_matrices(State& s, ValueId v) {
 }
 
 bool product_takes(State& s, const Unit& unit, const Member& member, double ops) {
-  if (s.nodes[static_cast<size_t>(unit.node)]->operands.size() > 2) return ops <= kProductOps;
-  return ops <= kHalfProductOps && s.values[static_cast<size_t>(member.value)].functions == 0;
+  // A kernel of its own for a function takes a tenth of what the few threads that multiply wait for it.
+  if (s.values[static_cast<size_t>(member.value)].functions != 0) return false;
+  return ops <= (s.nodes[static_cast<size_t>(unit.node)]->operands.size() > 2 ? kProductOps : kHalfProductOps);
 }
 
 void emit_product(State& s, int unit) {

@@ -136,6 +136,13 @@ Wanted parts_wanted(State& s) {
   return all;
 }
 
+/// A copy into another order, on a GPU: sums over rows of that order would walk what it copies with few threads.
+bool changes_order(const State& s, const LoweredNode& node) {
+  const TensorType& type = s.graph.type(node.node().outputs[0]);
+  return node.node().op->traits.copies_to_strides && type.device.kind == DeviceKind::kCuda &&
+         s.graph.type(node.operands[0]).strides != type.strides;
+}
+
 /// Puts `v` into memory, or what it can be seen in: all of that, or where little of it is wanted there, a part.
 void realise(State& s, ValueId v, const Wanted& wanted) {
   const auto [base, part] = part_of(s, v);
@@ -395,7 +402,10 @@ void choose_roots(State& s) {
     const LoweredNode* const node = s.nodes[i];
     if (node == nullptr) continue;
     switch (node->kind) {
-      case Kind::kElement: count_costs(s, *node); break;
+      case Kind::kElement:
+        count_costs(s, *node);
+        if (changes_order(s, *node)) make_root(s, node->node().outputs[0], true);
+        break;
       case Kind::kView: count_costs(s, *node); break;
       case Kind::kReduction:
       case Kind::kScan:

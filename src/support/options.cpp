@@ -164,6 +164,7 @@ const std::vector<OptionInfo>& option_table() {
                       "align_attention_masks",
                       "align_matmuls",
                       "canonicalize",
+                      "split_biases",
                       "channels_last",
                       "cse",
                       "dce",

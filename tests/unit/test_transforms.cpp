@@ -156,5 +156,88 @@ TEST(Transforms, PartsThatMeetAreAdded) {
   EXPECT_EQ(count(eliminate_dead_code(sum_parts(eliminate_common_subexpressions(p.graph))), "add"), 1u);
 }
 
+// ---- Convolutions on GPUs ----------------------------------------------------------------------------------------------
+
+struct Convolutions : Program {
+  ValueId on_gpu(const std::vector<int64_t>& sizes, DType dtype = DType::kFloat32) {
+    TensorType type;
+    type.dtype = dtype;
+    type.device.kind = DeviceKind::kCuda;
+    for (const int64_t n : sizes) type.sizes.push_back(ctx->constant(n));
+    type.strides = contiguous_strides(*ctx, type.sizes);
+    return graph.add_input(type);
+  }
+  ValueId convolution(ValueId x, int64_t filters, int64_t groups = 1, bool bias = false) {
+    const int64_t channels = graph.type(x).sizes[1].const_value();
+    const ValueId w = on_gpu({filters, channels / groups, 3, 3}, graph.type(x).dtype);
+    const auto ones = [this] { return SymInts{{ctx->constant(1), ctx->constant(1)}}; };
+    std::vector<Arg> args{TensorArg{x}, TensorArg{w}, NoneArg{}, ones(), ones(), ones(), Scalar(groups)};
+    if (bias) args[2] = TensorArg{on_gpu({filters}, graph.type(x).dtype)};
+    return b.op("conv2d", std::move(args));
+  }
+};
+
+TEST(Transforms, BiasesOfConvolutionsOnGpusAreSums) {
+  Convolutions p;
+  const ValueId x = p.on_gpu({2, 8, 9, 9});
+  p.graph.add_output(p.convolution(x, 4, 1, true));
+  p.graph.add_output(p.convolution(x, 8, 8, true));  // the host's kernel for groups adds it
+  const Graph g = split_biases(p.graph);
+  EXPECT_EQ(count(g, "convolution"), 2u);
+  EXPECT_EQ(count(g, "add"), 1u);
+}
+
+TEST(Transforms, ConvolutionsOnGpusHaveChannelsLast) {
+  Convolutions p;
+  const ValueId x = p.on_gpu({16, 64, 64, 64});
+  const ValueId y = p.convolution(p.b.unary("relu", p.convolution(x, 64)), 64);
+  p.graph.add_output(y);
+  const Graph g = channels_last(p.graph);
+  EXPECT_EQ(count(g, "relayout"), 2u);  // before the first and behind the last
+  EXPECT_TRUE(g.type(g.outputs()[0].value).strides == p.graph.type(y).strides);
+}
+
+TEST(Transforms, ACopyForAConvolutionServesWhatAddsIt) {
+  Convolutions p;
+  const ValueId x = p.on_gpu({16, 64, 64, 64});
+  p.graph.add_output(p.b.binary("add", p.convolution(x, 64), x));
+  EXPECT_EQ(count(channels_last(p.graph), "relayout"), 2u);
+}
+
+TEST(Transforms, ImagesInBothOrdersAreNotMixed) {
+  Convolutions p;
+  const ValueId x = p.on_gpu({16, 64, 64, 64}), other = p.on_gpu({16, 64, 64, 64});
+  const ValueId sum = p.b.binary("add", p.b.unary("relu", p.convolution(x, 64)), other);
+  p.graph.add_output(p.b.unary("exp", sum));
+  const Graph g = channels_last(p.graph);
+  EXPECT_EQ(count(g, "relayout"), 2u);
+  for (const Node& node : g.nodes()) {
+    if (node.op->name != "add") continue;
+    EXPECT_TRUE(g.type(node.outputs[0]).strides == p.graph.type(sum).strides);
+  }
+}
+
+TEST(Transforms, SomeConvolutionsOnGpusStay) {
+  const auto copies = [](Convolutions& p, const PassOptions& options = {}) {
+    return count(channels_last(p.graph, options), "relayout");
+  };
+  Convolutions few;
+  few.graph.add_output(few.convolution(few.on_gpu({1, 64, 16, 16}), 64));
+  EXPECT_EQ(copies(few), 0u);
+  Convolutions wide;
+  wide.graph.add_output(wide.convolution(wide.on_gpu({16, 64, 64, 64}, DType::kFloat64), 64));
+  EXPECT_EQ(copies(wide), 0u);
+  Convolutions in_turns;
+  const ValueId x = in_turns.on_gpu({16, 64, 64, 64});
+  in_turns.graph.add_output(in_turns.convolution(in_turns.convolution(x, 64, 64), 64));
+  EXPECT_EQ(copies(in_turns), 0u);
+  Convolutions stage;
+  stage.graph.add_output(stage.convolution(stage.on_gpu({16, 64, 64, 64}), 64));
+  PassOptions options;
+  options.of_stage = true;
+  EXPECT_EQ(copies(stage, options), 0u);
+  EXPECT_EQ(copies(stage), 2u);
+}
+
 }  // namespace
 }  // namespace tatara

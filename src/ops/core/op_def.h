@@ -137,8 +137,10 @@ enum class StrideUse : uint8_t {
 struct ImageArgs {
   size_t first;
   size_t last;
-  std::optional<size_t> transposed;             // the argument that says so
+  size_t groups;                                // the argument with their number
+  std::optional<size_t> transposed = {};        // the argument that says so
   std::optional<size_t> gradient_strides = {};  // the argument with the strides, of gradients only
+  bool always_transposed = false;
 };
 
 /// What passes and capture ask about an operator. Set where the operator is registered, or beside its rules; no other place

@@ -82,8 +82,11 @@ ScalarId hardswish(const Calc& c, ScalarId x, const Params&) {
 
 ScalarId silu(const Calc& c, ScalarId x, const Params&) { return c.div(x, c.add(c.c(1), c.exp(c.neg(x)))); }
 
+/// x tanh(log(1 + e^x)): with n = e^x (e^x + 2) the tangent is n / (n + 2), which from 20 on is 1.
 ScalarId mish(const Calc& c, ScalarId x, const Params&) {
-  return c.mul(x, c.un(ScalarOp::kTanh, c.un(ScalarOp::kLog1p, c.exp(x))));
+  const ScalarId e = c.exp(x), n = c.mul(e, c.add(e, c.c(2)));
+  const ScalarId smooth = c.mul(x, c.div(n, c.add(n, c.c(2))));
+  return c.select(c.cmp(ScalarOp::kGt, x, c.c(20)), x, smooth);
 }
 
 ScalarId gelu_erf(const Calc& c, ScalarId x, const Params&) {

@@ -193,7 +193,12 @@ Values normalize_groups(GraphBuilder& b, const Args& args, Expr groups, ValueId 
   const TensorType input = args.type(0);
   const Expr channels = input.sizes[1];
   const Expr each = ctx.floordiv(channels, groups);
-  const ValueId x = b.cast(args.tensor(0), compute_dtype(input.dtype));
+  // Groups of channels that come last are short runs far apart: eager's kernels for GPUs copy such images, too.
+  const bool scattered = input.device.kind == DeviceKind::kCuda && !is_contiguous(ctx, input);
+  const ValueId images =
+      scattered ? b.op("relayout", {TensorArg{args.tensor(0)}, SymInts{contiguous_strides(ctx, input.sizes)}})
+                : args.tensor(0);
+  const ValueId x = b.cast(images, compute_dtype(input.dtype));
   // [N, G, C/G, spatial...]: splitting one dimension is a view in any layout.
   std::vector<Expr> split{input.sizes[0], groups, each};
   split.insert(split.end(), input.sizes.begin() + 2, input.sizes.end());

@@ -90,12 +90,17 @@ void register_derivatives_spatial(OpRegistry& r) {
        ""},
       convolution_backward_meta);
   backward.vjp = convolution_backward_rule;
-  backward.traits.images = ImageArgs{0, 1, 7, 4};
+  backward.traits.images = ImageArgs{.first = 0, .last = 1, .groups = 9, .transposed = 7, .gradient_strides = 4};
   r.add(std::move(backward));
   OpDef& convolution = r.amend("convolution");
   convolution.vjp = convolution_rule;
-  convolution.traits.images = ImageArgs{0, 0, 6};
-  r.amend("conv2d").traits.images = ImageArgs{0, 0, std::nullopt};
+  convolution.traits.images = ImageArgs{.first = 0, .last = 0, .groups = 8, .transposed = 6};
+  for (const char* name : {"conv2d", "conv3d"}) {
+    r.amend(name).traits.images = ImageArgs{.first = 0, .last = 0, .groups = 6};
+  }
+  for (const char* name : {"conv_transpose2d", "conv_transpose3d"}) {
+    r.amend(name).traits.images = ImageArgs{.first = 0, .last = 0, .groups = 6, .always_transposed = true};
+  }
   r.mark(&OpTraits::always_saves, {"conv1d", "conv2d", "conv3d", "max_pool2d"});
   for (const char* name : {"max_unpool2d", "max_unpool3d"}) r.amend(name).traits.linear_operands = {0};
 }
