@@ -22,8 +22,8 @@ class NumberTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
 
-  /// An operation on such numbers; `function`: null for that of Python's `operator`. Null without an error set: by value.
-  Ref derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function = nullptr);
+  /// An operation on such numbers; `function`: null for that of Python's `operator`; `extreme`: it is max or min. Null without an error set: by value.
+  Ref derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function = nullptr, bool extreme = false);
   void need_number(int slot);
   /// The program decides by a size that data decide.
   void need_decided();
@@ -88,6 +88,9 @@ class NumberTracing final : public TraceFeature {
   };
 
   Ref decide_number(const char* name, PyObject* a, PyObject* b);
+  bool stays_a_float(const char* name, PyObject* a, PyObject* b, bool of_python);
+  /// `max` or `min` of two floats of which a tensor decides one. Null without an error set: of others.
+  Ref larger_or_smaller(const char* name, PyObject* a, PyObject* b, PyObject* function);
   bool from_numbers(int slot) const;  // a number that no tensor decides
   /// Placeholders for numbers in containers: until the trace ends they hold these. Gives the roots of the guard that are tuples
   /// with such numbers, and what stands for each.
@@ -125,6 +128,8 @@ class NumberTracing final : public TraceFeature {
     std::set<ReadPlace> values;          // other objects than numbers
     std::unordered_set<int> of_tensors;  // slots of numbers that tensors decide
     std::unordered_set<int> rounded;     // of those: made by functions whose last bit the graph may round otherwise
+    std::unordered_set<int> read;        // of those: not of counters, so that they may be anything
+    std::unordered_set<int> positive;    // of these: never zero
     std::unordered_set<int> needed;      // slots of numbers that the tape computes and whose values are guarded
     std::set<std::tuple<int, std::string, double>> kept;  // guards that a number is within others
     std::vector<Placed> placed;   // placeholders in lists and dicts of the caller, which get the values back

@@ -34,6 +34,10 @@ bool fits_word(PyObject* number) {
   return overflow == 0;
 }
 
+bool is_optimizer(const PyCodeObject* code) {
+  return text_of(code->co_filename).find("/torch/optim/") != std::string::npos;
+}
+
 bool is_counting(const std::string& name) { return known_torch(name).is(kCountsSteps); }
 
 }  // namespace
@@ -44,6 +48,7 @@ int NumberTracing::record_number_node(TapeNode node, PyObject* value, Ref guarde
   for_each_slot(node.args.get(), [&](int operand) {
     if (!from_numbers(operand)) own_.of_tensors.insert(slot);
     if (own_.rounded.contains(operand)) own_.rounded.insert(slot);
+    if (own_.read.contains(operand)) own_.read.insert(slot);
   });
   node.kind = NumberOperation{std::move(guarded)};
   if (node.name == kItem || draws_by_numpy(node)) own_.of_tensors.insert(slot);
@@ -142,7 +147,28 @@ Ref NumberTracing::decide_number(const char* name, PyObject* a, PyObject* b) {
   return values().flag(flag.get(), holds.get());
 }
 
-Ref NumberTracing::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function) {
+/// Whether arithmetic on floats that the graph reads does in each call what it does in this one: Python's errors and complex
+/// results are no values of a graph.
+bool NumberTracing::stays_a_float(const char* name, PyObject* a, PyObject* b, bool of_python) {
+  const auto is_read = [this](PyObject* o) { return is_symbolic_float(o) && own_.read.contains(float_slot(o)); };
+  if (!is_read(a) && !is_read(b)) return true;
+  if (of_python || std::strcmp(name, "pow") == 0) return false;
+  if (std::strcmp(name, "truediv") != 0 || !is_read(b) || own_.positive.contains(float_slot(b))) return true;
+  const Ref zero = Ref::steal(PyFloat_FromDouble(0));
+  return decide_number("ne", b, zero.get()).get() == Py_True;
+}
+
+Ref NumberTracing::larger_or_smaller(const char* name, PyObject* a, PyObject* b, PyObject* function) {
+  const auto is_of_tensor = [this](PyObject* o) { return is_symbolic_float(o) && !from_numbers(float_slot(o)); };
+  const auto is_real = [](PyObject* o) { return is_symbolic_float(o) || PyFloat_CheckExact(o); };
+  if (!tracing() || !is_real(a) || !is_real(b) || !(is_of_tensor(a) || is_of_tensor(b))) return {};
+  Ref made = derive_number(name, a, b, function, true);
+  const bool constant = PyFloat_CheckExact(a) && PyFloat_AS_DOUBLE(a) > 0;  // which a NaN does not replace
+  if (made && constant && std::strcmp(name, "max") == 0) own_.positive.insert(float_slot(made.get()));
+  return made;
+}
+
+Ref NumberTracing::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function, bool extreme) {
   if (!tracing()) return {};
   Trace& t = *trace_;
   if (is_numpy_tape(t.tape)) return {};  // NumPy's
@@ -156,6 +182,7 @@ Ref NumberTracing::derive_number(const char* name, PyObject* a, PyObject* b, PyO
   // What the graph computes itself.
   static const std::unordered_set<std::string> in_graph = {"add", "sub", "mul", "truediv", "pow", "neg"};
   if (of_tensor && function == nullptr && !in_graph.contains(name)) return {};
+  if (of_tensor && !stays_a_float(name, a, b, function != nullptr && !extreme)) return {};
   if (function == nullptr) function = operator_function(name);
   if (function == nullptr) return {};
   const Bypass bypass(bypass_);
@@ -253,6 +280,9 @@ Ref NumberTracing::number_call(PyObject* callable, const KnownCall& known, PyObj
   if (module == "builtins" && name == "round") {
     return real || second != nullptr ? derive_number("round", first, second, callable) : Ref::borrow(first);
   }
+  const bool extreme = name == "max" || name == "min";
+  if (module == "builtins" && extreme && second != nullptr)
+    return larger_or_smaller(name.c_str(), first, second, callable);
   if (module != "math") return {};
   if (!real && second == nullptr && known.is(kOfWhole)) return Ref::borrow(first);
   return derive_number(name.c_str(), first, second, callable);
@@ -439,13 +469,20 @@ PyObject* NumberTracing::item_number(PyObject* func, PyObject* tensor) {
   const bool whole = text_of(attr_or_null(func, "__name__").get()) == "__float__" && dtype == "torch.int64";
   if ((real || whole) && text_of(device.get()) == "cpu") value = value_of(slot);
   if (value && whole) value = Ref::steal(PyNumber_Float(value.get()));
+  // What an optimizer of torch's reads goes back into its arithmetic.
+  const bool read = !value && real && text_of(device.get()) == "cpu" &&
+                    text_of(attr_or_null(func, "__name__").get()) == "item" && !context_.frames.empty() &&
+                    is_optimizer(context_.frames.back()->code());
+  if (read) value = values().number_now(func, tensor);
   forget_error();
   if (!value || !PyFloat_CheckExact(value.get())) return nullptr;
   TapeNode node;
   node.func = Ref::borrow(func);
   node.name = kItem;
   node.args = Ref::steal(PyTuple_Pack(1, make_slot_ref(slot).get()));
-  return record_number(std::move(node), value.get()).release();
+  Ref number = record_number(std::move(node), value.get());
+  if (read) own_.read.insert(float_slot(number.get()));
+  return number.release();
 }
 
 }  // namespace tatara::capture

@@ -100,6 +100,11 @@ Ref ValueTracing::call_now(PyObject* func, PyObject* args, PyObject* kwargs) {
   return result;
 }
 
+Ref ValueTracing::number_now(PyObject* func, PyObject* tensor) {
+  own_.most_copied = Transaction::kMostInTrace;
+  return call_now(func, Ref::steal(PyTuple_Pack(1, tensor)).get(), nullptr);
+}
+
 Ref ValueTracing::on_tape(PyObject* operands) {
   Trace& t = *trace_;
   return map_structure(operands, [&](PyObject* o) -> Ref {

@@ -53,14 +53,16 @@ bool ValueTracing::copy_inputs(const std::set<int>& inputs) {
     PyObject* const tensor = slots[static_cast<size_t>(slot)].object.get();
     const Ref device = attr_or_null(tensor, "device"), type = device ? attr_or_null(device.get(), "type") : Ref();
     const Ref bytes = attr_or_null(tensor, "nbytes");
-    if (!api_.is_plain_tensor(tensor) || api_.requires_grad(tensor) || !type || text_of(type.get()) != "cpu" || !bytes)
-      return false;
+    const bool weight = api_.requires_grad(tensor);
+    if (!api_.is_plain_tensor(tensor) || !type || text_of(type.get()) != "cpu" || !bytes) return false;
+    if (weight && !api_.is_leaf(tensor)) return false;
     own_.copied_bytes += PyLong_AsSize_t(bytes.get());
-    if (own_.copied_bytes > Transaction::kMostInCall) return false;
+    if (own_.copied_bytes > own_.most_copied) return false;
     for (size_t i = 0; i < own_.env.size(); ++i) {  // views that are there already
       if (own_.env[i] && !slots[i].input && view_origin(tape, static_cast<int>(i)).base == slot) return false;
     }
     Ref copy = Ref::steal(PyObject_CallMethod(tensor, "clone", nullptr));
+    if (copy && weight) copy = Ref::steal(PyObject_CallMethod(copy.get(), "requires_grad_", nullptr));
     if (!copy) return false;
     own_.copies.emplace(slot, std::move(copy));
   }
@@ -194,8 +196,10 @@ bool ValueTracing::advance(const std::vector<int>& slots) {
   if (!own_.with_gradients && std::any_of(calls->begin(), calls->end(), is_pass)) {
     // What it goes through has to run with gradients: all over again.
     if (tape.nodes_done() > 0 || is_mixed_tape(tape)) return false;
+    const size_t most = own_.most_copied;
     own_ = {};
     own_.with_gradients = true;
+    own_.most_copied = most;
     return advance(slots);
   }
   if (!copy_inputs(inputs_written(*calls))) {

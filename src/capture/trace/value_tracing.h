@@ -32,6 +32,9 @@ class ValueTracing final : public TraceFeature {
   Ref numbers_in(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   /// Whether values may be asked for in this trace, which it is to go on with.
   bool may_ask() const;
+  /// The float in a tensor, in this call. Up to 64 MB that the program has written to are copied for that. Null without an error
+  /// set, as above.
+  Ref number_now(PyObject* func, PyObject* tensor);
   /// A tensor as a condition that holds as `value` says.
   Ref flag(PyObject* tensor, PyObject* value);
   void take_run();
@@ -68,6 +71,7 @@ class ValueTracing final : public TraceFeature {
     std::vector<Ref> env;       // by slot
     std::map<int, Ref> copies;  // of inputs that these calls write to
     size_t copied_bytes = 0;
+    size_t most_copied = Transaction::kMostInCall;
     Ref random;                   // the generators' states behind these nodes; null: none has run
     bool with_gradients = false;  // some lead through a backward pass
     bool refused = false;         // a call may not run twice, or has failed
