@@ -35,6 +35,10 @@ class TorchTracing final : public TraceFeature {
   /// torch.autograd.Variable of a tensor: what detach() gives, as a leaf.
   static bool is_legacy_variable(PyObject* callable);
   PyObject* make_variable(const TracedCall& call);
+  /// torch.Tensor, torch.FloatTensor and the like (legacy_constructors.cpp).
+  bool is_tensor_type(PyObject* callable) const;
+  /// A call of one. not_handled(): it goes its usual way.
+  PyObject* make_by_type(const TracedCall& call);
 
  private:
   enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };
@@ -50,6 +54,7 @@ class TorchTracing final : public TraceFeature {
   PyObject* record_copy(PyObject* args, PyObject* kwargs);
   PyObject* record_new_of_size(PyObject* args, PyObject* kwargs);
   std::string why_not_with_gradients(const Recording& call);
+  Ref options_of_type(PyObject* callable) const;
   Ref made_leaf(PyObject* data, bool requires_grad);
   bool can_make_leaf(PyObject* data, PyObject* flag) const;
   Ref infer_by_host(Recording& call);

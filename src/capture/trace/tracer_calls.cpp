@@ -185,6 +185,9 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
   if (PyObject* done = calls().call_float(call); done != not_handled()) return done;
   if (PyObject* done = calls().call_int(call); done != not_handled()) return done;
   if (PyObject* done = calls().call_special(f, call); done != not_handled() || !tracing()) return done;
+  if (torch().is_tensor_type(call.callable)) {
+    if (PyObject* made = torch().make_by_type(call); made != not_handled() || !tracing()) return made;
+  }
   if (PyObject* done = calls().call_by_operands(call); done != not_handled() || !tracing()) return done;
   if (TorchTracing::is_legacy_variable(call.callable)) return torch().make_variable(call);
   const CallPlan plan = calls().plan_call(call.callable, call.known, call.args, nargs);
