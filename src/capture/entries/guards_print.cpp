@@ -181,6 +181,12 @@ struct ValueGuard::Printer {
         ++objects;
         print(name + ".__self__");
         return print(name + ".__func__");
+      case Kind::kFunction:
+        line(name, ": function of " + object_text(item.keys[0].get()));
+        ++objects;
+        print(name + ".__defaults__");
+        print(name + ".__kwdefaults__");
+        return print(name + ".__closure__");
     }
     ++objects;
   }

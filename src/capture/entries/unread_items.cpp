@@ -32,6 +32,7 @@ struct ValueGuard::Unread {
       case Kind::kInstance: children(named); break;
       case Kind::kCell: children(1); break;
       case Kind::kMethod: children(2); break;
+      case Kind::kFunction: children(3); break;
       case Kind::kNull:
       case Kind::kConst:
       case Kind::kSame:

@@ -36,6 +36,7 @@ struct ValueGuard::Builder {
   std::unordered_map<PyObject*, int> index;
   TensorDims::Shared by_size;
   int modules = 0;  // around the item
+  int functions = 0;
 
   /// Where an object was found: a root, or something that can hold another object in its place.
   struct Place {
@@ -159,6 +160,8 @@ struct ValueGuard::Builder {
       --modules;
       return;
     }
+    if (dynamic.functions.contains(item().key) && is_plain_function(o) && depth <= kMaxDepth)
+      return add_function(o, item(), depth);
     if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
     if (is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
       // Its state is not looked at before the trace moves it on (watch_iterator).
@@ -184,20 +187,7 @@ struct ValueGuard::Builder {
       item().kind = Kind::kEmptySet;
       return;
     }
-    if (PyCell_Check(o)) {
-      item().kind = Kind::kCell;
-      PyObject* content = PyCell_GET(o);
-      const bool object = place.root != SIZE_MAX && place.root >= dynamic.cells_from && content != nullptr &&
-                          is_plain_instance(content) && PyDict_Check(content) == 0 && !index.contains(content);
-      if (!object) return add(content, depth + 1, {}, inner_key(key, 0));
-      Item& inner = add_item(inner_key(key, 0));
-      inner.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(content)));
-      index[content] = static_cast<int>(objects.size());
-      identity(content, inner);
-      guard.in_cells.push_back(objects.size());
-      objects.push_back(content);
-      return;
-    }
+    if (PyCell_Check(o)) return add_cell(o, item(), depth, place);
     if (PyMethod_Check(o)) {
       item().kind = Kind::kMethod;
       add(PyMethod_GET_SELF(o), depth + 1, {}, inner_key(key, 0));
@@ -222,6 +212,33 @@ struct ValueGuard::Builder {
       return;
     }
     identity(o, item());
+  }
+
+  void add_function(PyObject* o, Item& item, int depth) {
+    const size_t key = item.key;
+    item.kind = Kind::kFunction;
+    item.keys = {Ref::borrow(PyFunction_GET_CODE(o)), Ref::borrow(PyFunction_GET_GLOBALS(o))};
+    ++functions;
+    size_t place = 0;
+    for (PyObject* part : parts_of_function(o)) add(part, depth + 1, {}, inner_key(key, place++));
+    --functions;
+  }
+
+  /// Objects in cells of functions are guarded by identity: such a cell is most often `self`.
+  void add_cell(PyObject* o, Item& item, int depth, const Place& place) {
+    const size_t key = item.key;
+    item.kind = Kind::kCell;
+    PyObject* content = PyCell_GET(o);
+    const bool of_function = (place.root != SIZE_MAX && place.root >= dynamic.cells_from) || functions > 0;
+    const bool object = of_function && content != nullptr && is_plain_instance(content) && PyDict_Check(content) == 0 &&
+                        !index.contains(content);
+    if (!object) return add(content, depth + 1, {}, inner_key(key, 0));
+    Item& inner = add_item(inner_key(key, 0));
+    inner.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(content)));
+    index[content] = static_cast<int>(objects.size());
+    identity(content, inner);
+    guard.in_cells.push_back(objects.size());
+    objects.push_back(content);
   }
 
   void identity(PyObject* o, Item& item) {

@@ -138,7 +138,8 @@ class ValueGuard {
     kSame,
     kEmptySet,
     kCell,
-    kMethod
+    kMethod,
+    kFunction
   };
   struct Item {
     Kind kind = Kind::kNull;
@@ -151,7 +152,7 @@ class ValueGuard {
     Ref type;
     Ref value;               // kConst, kNotANumber; kDict: what a defaultdict makes its items with
     HeldObject object;       // kIdentity
-    std::vector<Ref> keys;   // kDict, kInstance
+    std::vector<Ref> keys;   // kDict, kInstance; kFunction: code, globals
     std::vector<Ref> order;  // kDict: ordered_keys()
     int traverse(const Visitor& visit) const { return visit(type, value, object, keys, order); }
   };

@@ -88,6 +88,12 @@ struct ValueGuard::Checker {
       case Kind::kEmptySet: return PySet_GET_SIZE(o) == 0 || fail("a set is not empty any longer");
       case Kind::kCell: return check(PyCell_GET(o));
       case Kind::kMethod: return check(PyMethod_GET_SELF(o)) && check(PyMethod_GET_FUNCTION(o));
+      case Kind::kFunction:
+        if (!is_of_code(o, item.keys[0].get(), item.keys[1].get())) return fail("a function of another code");
+        for (PyObject* part : parts_of_function(o)) {
+          if (!check(part)) return false;
+        }
+        return true;
     }
     return false;
   }
@@ -184,6 +190,7 @@ struct ValueGuard::Comparer {
       case Kind::kIdentity:
         if (api.is_module(o) && item.object.is(o)) dynamic.staying.insert(o);
         if (api.is_module(o) && !item.object.is(o)) dynamic.replaced.push_back({here, item.object.get(), o});
+        if (PyFunction_Check(o) && !item.object.is(o)) compare_functions(item.object.get(), o, here);
         return true;
       case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
       case Kind::kTuple:
@@ -203,8 +210,21 @@ struct ValueGuard::Comparer {
       }
       case Kind::kCell: return compare(PyCell_GET(o));
       case Kind::kMethod: return compare(PyMethod_GET_SELF(o)) && compare(PyMethod_GET_FUNCTION(o));
+      case Kind::kFunction: {
+        if (!is_of_code(o, item.keys[0].get(), item.keys[1].get())) return false;
+        dynamic.functions.insert(here);
+        for (PyObject* part : parts_of_function(o)) {
+          if (!compare(part)) return false;
+        }
+        return true;
+      }
     }
     return false;
+  }
+
+  void compare_functions(PyObject* before, PyObject* now, size_t here) {
+    if (before == nullptr || !PyFunction_Check(before) || !is_plain_function(before)) return;
+    if (is_of_code(now, PyFunction_GET_CODE(before), PyFunction_GET_GLOBALS(before))) dynamic.functions.insert(here);
   }
 
   bool pass_unread(const Item& item) {

@@ -78,6 +78,20 @@ bool is_not_a_number(PyObject* o) {
   return std::isnan(value.real) || std::isnan(value.imag);
 }
 
+bool is_plain_function(PyObject* object) {
+  if (!PyFunction_Check(object)) return false;
+  PyObject* const attributes = reinterpret_cast<PyFunctionObject*>(object)->func_dict;
+  return attributes == nullptr || PyDict_GET_SIZE(attributes) == 0;
+}
+
+bool is_of_code(PyObject* object, PyObject* code, PyObject* globals) {
+  return is_plain_function(object) && PyFunction_GET_CODE(object) == code && PyFunction_GET_GLOBALS(object) == globals;
+}
+
+std::array<PyObject*, 3> parts_of_function(PyObject* function) {
+  return {PyFunction_GET_DEFAULTS(function), PyFunction_GET_KW_DEFAULTS(function), PyFunction_GET_CLOSURE(function)};
+}
+
 bool is_pinned_kind(PyObject* o, const TorchApi& api) {
   if (PyModule_Check(o) || PyType_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o) || PyCode_Check(o) ||
       api.is_module(o)) {

@@ -1,6 +1,7 @@
 // Questions about single objects: what kind they are, and whether two are the same.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,12 @@ bool is_atom(PyObject* object, const TorchApi& api);
 bool is_not_a_number(PyObject* object);
 /// Objects that stand for themselves: modules, functions, types, torch.nn modules.
 bool is_pinned_kind(PyObject* object, const TorchApi& api);
+/// A function in Python without attributes of its own.
+bool is_plain_function(PyObject* object);
+/// Such a function, of this code and with these globals.
+bool is_of_code(PyObject* object, PyObject* code, PyObject* globals);
+/// What functions of one code differ in: defaults, defaults of keywords, cells; some may be null.
+std::array<PyObject*, 3> parts_of_function(PyObject* function);
 /// A function in C, or a method of a type in C that is bound: a call's first argument is not the object.
 bool is_bound_in_c(PyObject* callable);
 /// What a method in C is bound to; null for functions, what is bound to a class and all else.

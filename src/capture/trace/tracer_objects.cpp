@@ -221,6 +221,7 @@ PyObject* ReadTracing::watch_lookup(PyObject* owner, PyObject* name, bool number
 
 PyObject* ReadTracing::watch_found(PyObject* owner, PyObject* name, bool number) {
   Trace& t = *trace_;
+  if (PyFunction_Check(owner)) origins().pin(owner);  // a guard speaks of its code, its defaults and its cells alone
   if (born(owner) && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
     origins().adopt_dict(owner);
     return nullptr;

@@ -489,12 +489,13 @@ void OriginTracing::find_surroundings(const Frame& f, bool root) {
   find(f.builtins());
   PyObject* function = f.function();
   if (function == nullptr || !PyFunction_Check(function) || born(function)) return;
+  const bool given = contents_guarded(function);
   for (PyObject* part :
        {PyFunction_GET_DEFAULTS(function), PyFunction_GET_KW_DEFAULTS(function), PyFunction_GET_CLOSURE(function)}) {
-    if (part == nullptr || (root && contents_guarded(part))) continue;
+    if (part == nullptr || ((root || given) && contents_guarded(part))) continue;
     find(part);
     for (PyObject* each : referents(part)) {
-      if (!root || !contents_guarded(each)) find(each);
+      if (!(root || given) || !contents_guarded(each)) find(each);
     }
   }
 }
@@ -510,7 +511,7 @@ bool ReadTracing::watch_function(Frame& f) {
       return graph_break("code in C calls a function (" + text_of(f.code()->co_qualname) +
                          "), of which it is not known where it comes from");
     }
-    t.object_guards.function(function);
+    if (!origins().contents_guarded(function)) t.object_guards.function(function);
   }
   origins().find_surroundings(f, false);
   for (int i = 0; i < f.local_count() && tracing(); ++i) {
