@@ -59,6 +59,13 @@ bool read_in_groups(Expr address, Expr symbol) {
   return std::all_of(parts.begin(), parts.end(), [&](Expr e) { return read_in_groups(e, symbol); });
 }
 
+/// Whether data tell a part of the address, which is known inside of the loops alone.
+bool is_looked_up(Expr address) {
+  if (address.is_symbol()) return address.str().starts_with("_x");
+  const auto operands = address.operands();
+  return std::any_of(operands.begin(), operands.end(), is_looked_up);
+}
+
 /// Neighbouring dims that every access walks as one.
 struct Merged {
   std::vector<size_t> dims;  // outermost first; the last one carries the position
@@ -222,6 +229,7 @@ class Planner {
   /// The dim across the vector loop `v` along which the access is contiguous; -1: there is none, or no tile can hold it.
   int crossing(size_t v, const Access& access) const {
     if (access.store || access.masked || access.buffer < 0 || is_complex(access.dtype)) return -1;
+    if (is_looked_up(access.address)) return -1;  // tiles are read before the loops that look it up
     if (s_.options.gpu && space_.has_reduction) return -1;
     const Merged& lane = merged_[v];
     if (space_.has_reduction) {
