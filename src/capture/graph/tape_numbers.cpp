@@ -60,9 +60,11 @@ void TapeNumbers::convert(const TapeNode& node) {
     if (node.name == "number.mul") return of_two("mul");
     if (node.name == "number.truediv") return of_two("div");
     if (node.name == "number.pow") return of_two("pow");
-    const auto chosen = [&](const char* op) { return c_.builder.where(of_two(op), operands[1], operands[0]); };
-    if (node.name == "number.max") return chosen("lt");  // of the first and a NaN the first, as in Python
-    if (node.name == "number.min") return chosen("gt");
+    const auto second_if_less = [&](size_t less, size_t than) {
+      return c_.builder.where(c_.builder.binary("lt", operands[less], operands[than]), operands[1], operands[0]);
+    };
+    if (node.name == "number.max") return second_if_less(0, 1);  // of the first and a NaN the first, as in Python
+    if (node.name == "number.min") return second_if_less(1, 0);
     if (node.name == "number.neg") return c_.builder.unary("neg", operands[0]);
     if (node.name == "number.item") return operands[0];
     throw Unsupported(node.name + " on a float that the graph computes");
