@@ -42,11 +42,35 @@ bool leave_guard(PyObject* guard) {
 
 }  // namespace
 
+/// Inference mode where it is on already: its guard begins and ends, and nothing changes.
+PyObject* CallTracing::enter_inference_again(const TracedCall& call) {
+  const Bypass bypass(bypass_);
+  PyObject* const guard = call.perform();
+  if (guard == nullptr) return nullptr;
+  mark_born(guard);
+  trace_->start.inference_mode.inner.push_back(Ref::borrow(guard));
+  trace_->transaction.on_undo([this, held = Ref::borrow(guard)] {
+    const auto left = std::erase_if(trace_->start.inference_mode.inner,
+                                    [&held](const Ref& each) { return each.get() == held.get(); });
+    return left == 0 || leave_guard(held.get());
+  });
+  return guard;
+}
+
 PyObject* CallTracing::switch_inference(const TracedCall& call) {
   if (!api_.present()) return not_handled();
   Trace& t = *trace_;
   InferenceRegion& region = t.start.inference_mode;
   PyObject* const type = api_.state.inference_mode.get();
+  if (call.callable != type && !region.inner.empty()) {
+    PyObject* const inner = region.inner.back().get();
+    if (entered_by(call.callable, call.args, call.nargs()) != inner) return not_handled();
+    const Bypass bypass(bypass_);
+    constexpr Py_ssize_t kOfExit = 3;  // what was raised, or three times None
+    PyObject* const result = call.perform();
+    if (call.nargs() >= kOfExit) region.inner.pop_back();
+    return result;
+  }
   if (call.callable != type) {
     PyObject* const guard = region.inside ? entered_by(call.callable, call.args, call.nargs()) : nullptr;
     if (guard == nullptr || guard != region.guard.get()) return not_handled();
@@ -58,6 +82,9 @@ PyObject* CallTracing::switch_inference(const TracedCall& call) {
     return result;
   }
   const bool plain = call.nargs() == 1 && call.keywords() == 0 && call.args[0] == Py_True;
+  const bool again = t.in_inference() && !api_.grad_enabled() && transforms().open() == 0 && !modes().has_programs();
+  if (plain && again && !owner_.inference_apart && !context_.dry_run && context_.ahead == nullptr)
+    return enter_inference_again(call);
   if (!plain || region.guard || t.state.inference || !t.tape.nodes().empty() || owner_.inference_apart)
     return not_handled();
   if (context_.dry_run || context_.ahead != nullptr || transforms().open() > 0 || modes().has_programs()) {

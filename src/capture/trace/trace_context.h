@@ -50,6 +50,8 @@ struct InferenceRegion {
   Ref guard;  // torch's, which is on; null: none was entered
   bool inside = false;
   size_t nodes = 0;  // of the tape, where it ended
+  /// Entered once more while it is on, which changes nothing: torch's guards, innermost last.
+  std::vector<Ref> inner;
   bool left() const { return guard && !inside; }
 };
 

@@ -592,7 +592,7 @@ bool TraceEnds::snapshot(Frame& f) {
   ++bypass_;
   t.snap.grad = api_.grad_enabled();
   t.snap.levels = transforms().open();
-  t.snap.inference = t.start.inference_mode.inside;
+  t.snap.inference = t.start.inference_mode.inside || !t.start.inference_mode.inner.empty();
   --bypass_;
   t.mutated = false;
   return true;

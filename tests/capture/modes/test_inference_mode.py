@@ -169,3 +169,78 @@ def test_a_decorated_method_that_keeps_a_cache() -> None:
         same(ours.cache, theirs.cache)
     stats = tatara.stats()
     assert (stats["breaks"], stats["graphs"] <= 4) == (0, True), stats
+
+
+def _again(x: Any, n: int) -> Any:
+    with torch.inference_mode():
+        y = _decorated(x, n)
+        with torch.inference_mode():
+            z = LAYER(y)
+        return y, z, torch.is_inference_mode_enabled()
+
+
+def _again_from_outside(x: Any, n: int) -> Any:
+    y = _decorated(x, n)
+    return y, _decorated(y, 2), torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+
+def _breaks_in_the_inner_one(x: Any, n: int) -> Any:
+    y = LAYER(x)
+    with torch.inference_mode():
+        y = y * n
+        print(end="")
+        y = y + 1
+    return y, torch.is_inference_mode_enabled()
+
+
+def _raises_in_the_inner_one(x: Any, n: int) -> Any:
+    try:
+        with torch.inference_mode():
+            y = LAYER(x) * n
+            raise ValueError
+    except ValueError:
+        y = LAYER(x)
+    return y, torch.is_inference_mode_enabled()
+
+
+def _off_in_the_inner_one(x: Any, n: int) -> Any:
+    with torch.inference_mode():
+        with torch.inference_mode(False):
+            y = torch.ones(2)
+        return LAYER(x) * n, y.is_inference()
+
+
+def _with_gradients_inside(x: Any, n: int) -> Any:
+    with torch.enable_grad():
+        before = torch.is_grad_enabled()
+        with torch.inference_mode():
+            y = LAYER(x) * n
+            inside = torch.is_grad_enabled()
+        return y, before, inside, torch.is_grad_enabled()
+
+
+INNER = [
+    (_again, 0),
+    (_again_from_outside, 0),
+    (_breaks_in_the_inner_one, None),
+    (_raises_in_the_inner_one, None),
+    (_off_in_the_inner_one, None),
+    (_with_gradients_inside, None),
+]
+
+
+@pytest.mark.parametrize("outside", [True, False])
+@pytest.mark.parametrize(("program", "breaks"), INNER)
+def test_entered_again(program: Callable[..., Any], breaks: int | None, outside: bool) -> None:
+    run = tatara.compile(program)
+    with counts() as grown:
+        for n in (2, 3, 3, 4):
+            x = torch.randn(3, 4)
+            with torch.inference_mode(outside):
+                ours, theirs = run(x, n), program(x, n)
+                state = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+            same(ours, theirs)
+            assert ours[0].is_inference() == theirs[0].is_inference()
+            assert state == (outside, not outside)
+    if breaks is not None and (outside or program is _again):
+        assert grown["breaks"] == breaks
