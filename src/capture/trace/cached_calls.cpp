@@ -1,12 +1,42 @@
 // Calls with a life of their own: functions with a cache (functools.lru_cache), the standard library's logging, context
 // variables.
+#include <algorithm>
+#include <functional>
+
 #include "capture/host/known_calls.h"
 #include "capture/host/natures.h"
+#include "capture/tape/node_operators.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/origin_tracing.h"
 #include "capture/trace/tracer_internal.h"
 
 namespace tatara::capture {
+
+/// Whether a cached function that has recorded calls, on tensors of its own alone, gives plain data: it asked what a type is
+/// good for, say. Later calls find the data in the cache, and nothing needs what was recorded.
+bool CallTracing::leaves_no_tensor(PyObject* result, size_t first_node, size_t first_slot) const {
+  const std::function<bool(PyObject*)> plain = [&](PyObject* o) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_CheckExact(o) && PyDict_Next(o, &at, &key, &value) != 0) {
+      if (!PyUnicode_CheckExact(key) || !plain(value)) return false;
+    }
+    for (Py_ssize_t i = 0; PyTuple_CheckExact(o) && i < PyTuple_GET_SIZE(o); ++i) {
+      if (!plain(PyTuple_GET_ITEM(o, i))) return false;
+    }
+    return PyDict_CheckExact(o) || PyTuple_CheckExact(o) || (is_atom(o, api_) && !is_symbolic_number(o));
+  };
+  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
+  const auto apart = [first_slot](const TapeNode& node) {
+    bool own = node.name.starts_with("empty") || !varies(node);  // no random number is drawn
+    const auto look = [&](int slot) { own = own && slot >= static_cast<int>(first_slot); };
+    for_each_slot(node.args.get(), look);
+    if (node.kwargs) for_each_slot(node.kwargs.get(), look);
+    return own && is_operator_call(node);
+  };
+  return plain(result) && nodes.size() > first_node &&
+         std::all_of(nodes.begin() + static_cast<std::ptrdiff_t>(first_node), nodes.end(), apart);
+}
 
 PyObject* CallTracing::call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf,
                                    PyObject* kwnames) {
@@ -20,13 +50,14 @@ PyObject* CallTracing::call_cached(PyObject* callable, std::span<PyObject* const
     if (!PyDict_Check(part)) origins().find(part);  // what it wraps
   }
   const std::shared_ptr<int> running = own_.cached_calls;  // the trace may be closed below
-  const size_t nodes = trace_->tape.nodes().size();
+  const size_t nodes = trace_->tape.nodes().size(), slots = trace_->tape.slots().size();
   if (*running == 0) own_.said_once = false;
   ++*running;
   Ref result = Ref::steal(PyObject_Vectorcall(callable, args.data(), nargsf, kwnames));
   --*running;
   const bool same_trace = tracing() && running == own_.cached_calls;
-  if (result && same_trace && *running == 0 && trace_->tape.nodes().size() != nodes) {
+  if (result && same_trace && *running == 0 && trace_->tape.nodes().size() != nodes &&
+      !leaves_no_tensor(result.get(), nodes, slots)) {
     // Later calls get this very tensor.
     trace_->transaction.on_undo([cache = Ref::borrow(callable)] {
       return static_cast<bool>(Ref::steal(PyObject_CallMethod(cache.get(), "cache_clear", nullptr)));

@@ -94,6 +94,7 @@ class CallTracing final : public TraceFeature {
   CallPlan plan_method(PyObject* callable, const KnownCall& known, PyTypeObject* owner, PyObject* target,
                        const std::string& name);
   bool changes_unseen(PyObject* object) const;
+  bool leaves_no_tensor(PyObject* result, size_t first_node, size_t first_slot) const;
   void watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames, PyObject* result);
 
   /// Of one trace.

@@ -58,10 +58,7 @@ bool TraceEnds::run_so_far() {
 }
 
 /// Whether arrays and tensors may meet on the tape: nothing on it waits for an end, and its calls may run as they stand.
-bool NumpyTracing::may_mix() const { return may_follow() && !trace_->symbols.has_made(); }
-
-/// Whether torch's calls may follow NumPy's.
-bool NumpyTracing::may_follow() const {
+bool NumpyTracing::may_mix() const {
   const Trace& t = *trace_;
   if (api_.numpy == nullptr || numpy_alone() || owner_.backend || context_.dry_run || context_.ahead != nullptr ||
       t.tape.has_transforms() || modes().has_programs() || !transforms().open_levels().empty() ||
@@ -75,7 +72,7 @@ bool NumpyTracing::may_follow() const {
 
 bool NumpyTracing::keeps_apart() const {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
-  return trace_->tape.had_numpy() && std::any_of(nodes.begin(), nodes.end(), is_of_numpy) && !may_follow();
+  return trace_->tape.had_numpy() && std::any_of(nodes.begin(), nodes.end(), is_of_numpy) && !may_mix();
 }
 
 /// Whether the trace is of more than NumPy's calls.

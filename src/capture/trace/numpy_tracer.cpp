@@ -15,6 +15,7 @@
 #include "capture/trace/origin_tracing.h"
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/tracer_internal.h"
+#include "capture/trace/write_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -339,6 +340,7 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   node.args = numpy_to_tape(call.args.get(), uses, problem);
   if (call.kwargs) node.kwargs = numpy_to_tape(call.kwargs.get(), uses, problem);
   if (problem.empty()) problem = catch_up();
+  if (problem.empty() && writes().has_changed_filters()) problem = "NumPy calls under other filters of warnings";
   if (!problem.empty() || !node.args) {
     forget_error();
     if (!graph_break(problem + " (" + call.name + ")")) return nullptr;

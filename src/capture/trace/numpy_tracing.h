@@ -109,7 +109,6 @@ class NumpyTracing final : public TraceFeature {
   bool is_real_scalar(PyObject* object) const;
   Ref with_numbers(PyObject* operands);
   PyObject* tensor_operator(int op, const std::string& name, PyObject* left, PyObject* right);
-  bool may_follow() const;
   PyObject* random_call(PyObject* callable, PyObject* args, PyObject* kwargs);
   bool has_tensor(const TapeNode& node) const;
   bool of_varying_size(const TapeNode& node) const;

@@ -1,5 +1,5 @@
-// Switches of the host that a trace throws as the program does: those of autocast, and whether hooks on saved tensors are
-// refused (torch.func does, while a transform runs). Later calls throw them too, before what follows the graph.
+// Switches of the host that a trace throws as the program does: those of autocast, whether hooks on saved tensors are
+// refused (torch.func does, while a transform runs), and that filters of warnings are others now. Later calls throw them too, before what follows the graph.
 #include <string_view>
 
 #include "capture/host/natures.h"
@@ -12,6 +12,9 @@ namespace {
 constexpr std::string_view kRefuseHooks = "_saved_tensors_hooks_disable", kAllowHooks = "_saved_tensors_hooks_enable";
 
 bool is_hooks_switch(std::string_view name) { return name == kRefuseHooks || name == kAllowHooks; }
+
+/// Borrowed; null while it is not imported.
+PyObject* warnings_module() { return PyDict_GetItemString(PyImport_GetModuleDict(), "warnings"); }
 
 Ref torch_autograd() { return Ref::steal(PyImport_ImportModule("torch._C._autograd")); }
 
@@ -62,6 +65,22 @@ void WriteTracing::drop_undone_switches() {
     return effect.kind == Effect::Kind::kSwitch && is_hooks_switch(name_of(effect.target.get()));
   });
   own_.hooks_thrown = false;
+}
+
+/// Whether an attribute of the module `warnings` that is written decides where warnings go. Filters are noted.
+bool WriteTracing::diverts_warnings(PyObject* owner, PyObject* name, PyObject* value) {
+  if (!PyModule_Check(owner) || owner != warnings_module()) return false;
+  PyObject* const before = PyDict_GetItemWithError(PyModule_GetDict(owner), name);
+  const std::string text = text_of(name);
+  if (text == "filters" && !own_.filters_at_start && before != nullptr) own_.filters_at_start = Ref::borrow(before);
+  return before != value &&
+         (text.find("showwarn") != std::string::npos || text.find("formatwarn") != std::string::npos);
+}
+
+bool WriteTracing::has_changed_filters() const {
+  if (!own_.filters_at_start) return false;
+  PyObject* const module = warnings_module();
+  return module == nullptr || PyDict_GetItemString(PyModule_GetDict(module), "filters") != own_.filters_at_start.get();
 }
 
 void WriteTracing::undo_switches() {

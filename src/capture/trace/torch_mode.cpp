@@ -1,6 +1,7 @@
 // Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
@@ -127,6 +128,11 @@ PyObject* TorchTracing::answer_break(const TorchFunction& fn, PyObject* func, Py
     PyObject* const converted = convert_type(args, kwargs);
     if (converted != nullptr || PyErr_Occurred() != nullptr) return converted;
   }
+  if (fn.name == "asarray") {
+    PyObject* const made = as_array(args, kwargs);
+    if (made != nullptr || PyErr_Occurred() != nullptr) return made;
+    if (!tracing()) return PyObject_Call(func, args, kwargs);
+  }
   if (!graph_break("call of " + fn.name)) return nullptr;
   return PyObject_Call(func, args, kwargs);
 }
@@ -228,6 +234,100 @@ PyObject* TorchTracing::convert_type(PyObject* args, PyObject* kwargs) {
   if (!dtype || dtype.get() == Py_None) return nullptr;
   const Ref arguments = Ref::steal(PyTuple_Pack(2, self, dtype.get()));
   return arguments ? torch_function(api_.functions.to.get(), arguments.get(), nullptr) : nullptr;
+}
+
+/// A bool that is an attribute of the tensor, asked for as the program would. -1 with a Python error set.
+int TorchTracing::ask_flag(PyObject* tensor, const char* name) {
+  const Ref getter = attr(attr(reinterpret_cast<PyObject*>(api_.base_type), name).get(), "__get__");
+  const Ref self = Ref::steal(PyTuple_Pack(1, tensor));
+  const Ref answer = getter && self ? Ref::steal(torch_function(getter.get(), self.get(), nullptr)) : Ref();
+  return answer ? static_cast<int>(answer.get() == Py_True) : -1;
+}
+
+/// torch.asarray of a tensor or of Python's own numbers, by calls that the tape knows. Null, maybe without an error: it is
+/// another one, or the trace has ended.
+PyObject* TorchTracing::as_array(PyObject* args, PyObject* kwargs) {
+  static PyObject* const tensor = attr(api_.torch.get(), "tensor").release();
+  if (PyTuple_GET_SIZE(args) != 1) return nullptr;
+  PyObject* const given = PyTuple_GET_ITEM(args, 0);
+  const Ref options = Ref::steal(PyDict_New());
+  PyObject *name = nullptr, *value = nullptr, *copy = nullptr;
+  bool without_history = false;
+  Py_ssize_t at = 0;
+  while (kwargs != nullptr && PyDict_Next(kwargs, &at, &name, &value) != 0) {
+    const std::string text = text_of(name);
+    if (text == "copy" && (PyBool_Check(value) || value == Py_None)) {
+      copy = value == Py_None ? nullptr : value;
+    } else if (text == "dtype" || text == "device") {
+      if (value != Py_None && PyDict_SetItem(options.get(), name, value) != 0) return nullptr;
+    } else if (text == "requires_grad" && value == Py_False) {
+      without_history = true;
+    } else {
+      return nullptr;
+    }
+  }
+  if (api_.is_torch_tensor(given)) return array_of_tensor(given, options.get(), copy, without_history);
+  const std::function<bool(PyObject*)> plain = [&](PyObject* o) {
+    if (!PyTuple_CheckExact(o) && !PyList_CheckExact(o)) {
+      return PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyComplex_CheckExact(o);
+    }
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
+      if (!plain(PySequence_Fast_GET_ITEM(o, i))) return false;
+    }
+    return true;
+  };
+  if (copy == Py_False || !(is_symbolic_number(given) || plain(given))) return nullptr;
+  return torch_function(tensor, args, options.get());
+}
+
+/// Whether torch.asarray keeps the history of a tensor, which it does since torch 2.13. It is asked where the program does, since
+/// it may warn of that.
+bool TorchTracing::arrays_keep_history() {
+  const Bypass bypass(bypass_);
+  const Ref leaf = Ref::steal(PyObject_CallMethod(api_.torch.get(), "zeros", "i", 0));
+  if (!leaf || PyObject_SetAttrString(leaf.get(), "requires_grad", Py_True) != 0) return false;
+  const Ref made = Ref::steal(PyObject_CallMethod(api_.torch.get(), "asarray", "O", leaf.get()));
+  return made && attribute_is_true(made.get(), "requires_grad");
+}
+
+/// The same of a tensor.
+PyObject* TorchTracing::array_of_tensor(PyObject* tensor, PyObject* options, PyObject* copy, bool without_history) {
+  static PyObject* const clone = attr(reinterpret_cast<PyObject*>(api_.base_type), "clone").release();
+  static PyObject* const detach = attr(reinterpret_cast<PyObject*>(api_.base_type), "detach").release();
+  if (!api_.is_plain_tensor(tensor) || !transforms().open_levels().empty()) return nullptr;
+  const int slot = context_.slot_for(tensor);
+  if (slot < 0) return nullptr;
+  const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
+  PyObject* const dtype = PyDict_GetItemString(options, "dtype");
+  PyObject* const device = PyDict_GetItemString(options, "device");
+  const bool other_type = dtype != nullptr && dtype != attr(info.meta.get(), "dtype").get();
+  const bool other_place = device != nullptr && PyObject_RichCompareBool(device, info.device.get(), Py_EQ) != 1;
+  forget_error();
+  const bool copies = copy == Py_True || other_type || other_place;
+  if (copies && copy == Py_False) return nullptr;  // an error, if the device is another one
+  const int requires_grad = ask_flag(tensor, "requires_grad");
+  if (requires_grad < 0 || !tracing()) return nullptr;
+  const bool detaches = requires_grad == 1 && (without_history || !arrays_keep_history());
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (requires_grad == 1 && !detaches && other_type && !attribute_is_true(dtype, "is_floating_point") &&
+      !attribute_is_true(dtype, "is_complex")) {
+    return nullptr;  // an error: its result would require grad
+  }
+  if (detaches && !copies) {
+    // Of a leaf it is the tensor itself, which no longer requires grad.
+    if (const int leaf = ask_flag(tensor, "is_leaf"); leaf != 0 || !tracing()) return nullptr;
+  }
+  const Ref self = Ref::steal(PyTuple_Pack(1, tensor));
+  Ref made = Ref::borrow(tensor);
+  if (other_type || other_place) {
+    if (copy == Py_True && PyDict_SetItemString(options, "copy", Py_True) != 0) return nullptr;
+    made = Ref::steal(torch_function(api_.functions.to.get(), self.get(), options));
+  } else if (copies) {
+    made = Ref::steal(torch_function(clone, self.get(), nullptr));
+  }
+  if (!detaches || !made || (copies && !api_.grad_enabled())) return made.release();
+  const Ref with_history = Ref::steal(PyTuple_Pack(1, made.get()));
+  return torch_function(detach, with_history.get(), nullptr);
 }
 
 PyObject* TorchTracing::answer_constant(PyObject* func, PyObject* args, PyObject* kwargs) {

@@ -76,6 +76,10 @@ class TorchTracing final : public TraceFeature {
   PyObject* answer_values(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* answer_break(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* convert_type(PyObject* args, PyObject* kwargs);
+  PyObject* as_array(PyObject* args, PyObject* kwargs);
+  PyObject* array_of_tensor(PyObject* tensor, PyObject* options, PyObject* copy, bool without_history);
+  bool arrays_keep_history();
+  int ask_flag(PyObject* tensor, const char* name);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
 
   std::vector<PyObject*> python_functions_;  // of torch, whose bodies run at present

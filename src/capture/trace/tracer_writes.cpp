@@ -209,6 +209,7 @@ int WriteTracing::write_attribute(PyObject* owner, PyObject* name, PyObject* val
     }
     place = dict.get();
   }
+  if (diverts_warnings(owner, name, value)) return write_break("warnings that go elsewhere (" + text_of(name) + ")");
   if (!break_before_write(owner)) return -1;
   if (!tracing()) return kNotHandled;
   if (!origins().reachable(owner))

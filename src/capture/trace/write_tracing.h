@@ -24,6 +24,8 @@ class WriteTracing final : public TraceFeature {
   /// Gives the switches that the trace has thrown the state that they had before it.
   void undo_switches();
   void drop_undone_switches();
+  /// Whether the module `warnings` has other filters than where the trace began.
+  bool has_changed_filters() const;
   /// Something made in the trace changes.
   /// False with a Python error set: what is traced ahead changes nothing.
   bool touch(PyObject* object);
@@ -50,6 +52,7 @@ class WriteTracing final : public TraceFeature {
 
  private:
   int write_attribute(PyObject* owner, PyObject* name, PyObject* value);
+  bool diverts_warnings(PyObject* owner, PyObject* name, PyObject* value);
   int write_class_attribute(PyObject* owner, PyObject* name, PyObject* value);
   /// The method `name` of the C type `type` on `target`.
   PyObject* mutate(PyTypeObject* type, PyObject* target, const std::string& name, std::span<PyObject* const> operands,
@@ -68,6 +71,7 @@ class WriteTracing final : public TraceFeature {
   struct Own {
     Ref hooks_at_start;         // why hooks on saved tensors were refused, once a switch of theirs is thrown
     bool hooks_thrown = false;  // such switches are among the effects
+    Ref filters_at_start;       // of the module `warnings`, once the trace has written others
     std::set<std::pair<PyObject*, PyObject*>> class_attributes;
   };
   Own own_;

@@ -404,3 +404,107 @@ def program(x):
                 assert "never" not in sys.stderr.getvalue()
             finally:
                 sys.stderr = before
+
+
+def _around(x: Any, action: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)  # type: ignore[arg-type]
+        y = torch.tanh(x)
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        return y * 2
+
+
+@pytest.mark.parametrize("action", ["ignore", "error", "always"])
+def test_filters_around_calls_of_torch_break_no_graph(action: str) -> None:
+    x = torch.linspace(-1, 1, 3)
+    tatara.reset()
+    report = tatara.explain(_around)(x, action)
+    assert len(report.graphs) == 1
+    assert not report.breaks
+    run = tatara.compile(_around)
+    filters, items = warnings.filters, list(warnings.filters)
+    shows = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]
+    for _ in range(3):
+        assert torch.equal(run(x, action), _around(x, action))
+        assert warnings.filters is filters
+        assert warnings.filters == items
+        assert (warnings.showwarning, warnings._showwarnmsg_impl) == shows  # type: ignore[attr-defined]
+
+
+def test_an_error_between_filters_leaves_them_as_they_were() -> None:
+    def program(x: Any, n: int) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            y = torch.tanh(x)
+            if n == 0:
+                raise KeyError(n)
+            return y.reshape(n)
+
+    x = torch.linspace(-1, 1, 3)
+    tatara.reset()
+    run = tatara.compile(program)
+    filters, items = warnings.filters, list(warnings.filters)
+    for n in (3, 0, 3, 2, 3, 0):
+        found, expected = [], []
+        for function, into in ((run, found), (program, expected)):
+            try:
+                into.append(function(x, n).tolist())
+            except (KeyError, RuntimeError) as error:
+                into.append((type(error), str(error)))
+        assert found == expected
+        assert warnings.filters is filters
+        assert warnings.filters == items
+
+
+def test_what_was_shown_is_shown_again_behind_other_filters() -> None:
+    """Python forgets what it has shown when filters change, in later calls too."""
+    source = """
+def program(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = torch.tanh(x)
+    return y * 2
+
+def says():
+    warnings.warn("again")
+"""
+    texts = []
+    for compiled in (False, True):
+        module = made(source)
+        says, run = module.says, tatara.compile(module.program) if compiled else module.program
+        before, sys.stderr = sys.stderr, io.StringIO()
+        try:
+            with fresh():
+                warnings.simplefilter("default")
+                for _ in range(4):
+                    says()
+                    says()
+                    run(torch.ones(2))
+            texts.append(sys.stderr.getvalue())
+        finally:
+            sys.stderr = before
+    assert texts[0] == texts[1]
+    assert texts[0].count("again") == 4
+
+
+def test_numpy_between_filters_warns_as_they_say() -> None:
+    np = pytest.importorskip("numpy")
+
+    def program(x: Any, action: str) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter(action)  # type: ignore[arg-type]
+            return np.log(x) * 2
+
+    tatara.reset()
+    run = tatara.compile(program)
+    rows = []
+    for function in (program, run):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for action in ("ignore", "always", "ignore", "error", "ignore"):
+                try:
+                    rows.append(function(np.array([0.0, 1.0]), action).tolist())
+                except RuntimeWarning as error:
+                    rows.append(str(error))
+            rows.append(len(seen))
+    assert rows[:6] == rows[6:]
