@@ -198,6 +198,10 @@ bench-scaling: build
 bench-calls: build
 	$(PY) bench/calls.py
 
+# The tests of scikit-learn and SciPy of the array API, plainly and compiled: ARGS="sklearn" or "scipy --parts special,fft".
+library-tests: build
+	$(PY) tools/sweeps/library_tests.py $(ARGS)
+
 # Estimators and metrics of scikit-learn on tensors, if it is here: PYTHONPATH=FOLDER for one elsewhere.
 estimators: build
 	$(PY) tools/sweeps/estimators.py $(ARGS)

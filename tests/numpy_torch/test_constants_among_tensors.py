@@ -120,3 +120,23 @@ def test_decisions_by_constants_are_the_programs() -> None:
         return y + np.float64(2.0) * np.array([1.0, 2.0]).sum()
 
     compare(program, None)
+
+
+@pytest.mark.parametrize("end", ["sized", "raises", "printed"])
+def test_a_constant_that_a_broken_instruction_was_to_use(end: str) -> None:
+    def program() -> Any:
+        torch.tensor(1)
+        m = np.array([[0, 3, 0], [2, -1, 0]])
+        if end == "sized":
+            return m.nonzero(), m
+        if end == "raises":
+            try:
+                return m.reshape(5)
+            except ValueError:
+                return m
+        return str(m), m
+
+    tatara.reset()
+    run = tatara.compile(program)
+    for _ in range(3):
+        np.testing.assert_equal(run(), program())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
+
+import numpy as np
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402

@@ -39,6 +39,11 @@ struct ValueGuard::Unread {
       case Kind::kInt:
       case Kind::kFloat:
       case Kind::kIdentity:
+        if (self < objects.size() && questions.idle(static_cast<int>(self), objects[self])) {
+          guard.items_[here].kind = Kind::kPassive;
+          guard.items_[here].object = HeldObject();
+        }
+        return;
       case Kind::kNotANumber:
       case Kind::kPassive:
       case Kind::kTensor:

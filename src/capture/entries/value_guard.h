@@ -96,6 +96,7 @@ class ValueGuard {
   struct UnreadQuestions {
     std::function<bool(PyObject*)> read;       // whether it has looked into this list or dict
     std::function<bool(int, PyObject*)> used;  // whether anything speaks of this object, with its index
+    std::function<bool(int, PyObject*)> idle;  // whether another object of the type could be in its place
   };
   /// From now on lists and dicts that the trace has not looked into go by their types. `objects` and `sources`: of the trace.
   /// Tells for each object whether it is in one of these; check() has a null in its place (unread_items.cpp).

@@ -181,6 +181,11 @@ bool is_python_class(const PyTypeObject* type) {
   return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) == 0;
 }
 
+bool is_numpy_generator(PyObject* object) {
+  const std::string_view name = Py_TYPE(object)->tp_name;
+  return name == "numpy.random.mtrand.RandomState" || name == "numpy.random._generator.Generator";
+}
+
 bool is_c_iterator(PyObject* object) {
   static PyObject* const name = PyUnicode_InternFromString("__next__");
   if (Py_TYPE(object)->tp_iternext == nullptr) return false;

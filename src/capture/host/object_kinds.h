@@ -42,6 +42,8 @@ bool is_plain_instance(PyObject* object);
 bool is_builtin_iterator(PyObject* object);
 /// Iterators and generators whose __next__ is C code.
 bool is_c_iterator(PyObject* object);
+/// A generator of np.random's, of either kind.
+bool is_numpy_generator(PyObject* object);
 /// Made by a class statement: types in C may be on the heap too, but are immutable there.
 bool is_python_class(const PyTypeObject* type);
 /// For messages: the object's repr, cut short.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -103,6 +104,8 @@ bool is_operator_call(const TapeNode& node);
 bool is_numpy_operation(const TapeNode& node);
 /// How the names of calls begin that draw random numbers by NumPy; their first argument is the generator.
 inline constexpr const char* kRandomCalls = "random.";
+/// The node by which an array that calls on constants have made becomes a value of the tape.
+inline constexpr std::string_view kCopyOfConstants = "copy of constants";
 bool draws_by_numpy(const TapeNode& node);
 /// One between arrays and tensors.
 bool crosses_to_tensors(const TapeNode& node);

@@ -26,12 +26,6 @@ bool is_cython_function(PyObject* o) {
   return std::string_view(Py_TYPE(o)->tp_name).ends_with("cython_function_or_method");
 }
 
-/// np.random's, of both kinds.
-bool is_random_source(PyObject* o) {
-  const std::string_view name = Py_TYPE(o)->tp_name;
-  return name == "numpy.random.mtrand.RandomState" || name == "numpy.random._generator.Generator";
-}
-
 /// One of np.random's classes: what draws random numbers, or gives the bits for that.
 bool is_random_class(PyObject* o) {
   return PyType_Check(o) && std::string_view(reinterpret_cast<PyTypeObject*>(o)->tp_name).starts_with("numpy.random.");
@@ -104,7 +98,7 @@ int NumpyTracing::constant_slot(PyObject* array, TapeSlot slot) {
   slot.constant = true;
   const int made = t.tape.add_value(std::move(slot));
   node.outputs = {made};
-  node.name = "copy of constants";
+  node.name = kCopyOfConstants;
   node.kind = NumpyOperation{{}, true, false};
   node.location = user_location();
   t.tape.add_node(std::move(node));
@@ -177,7 +171,7 @@ void NumpyTracing::cross_take(PyObject* result, TapeNode& node, std::string& pro
 /// A call that draws random numbers by NumPy, or makes or seeds what does. not_handled(): it is none.
 PyObject* NumpyTracing::random_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
   Ref func, all = Ref::borrow(args);
-  if (PyMethod_Check(callable) && is_random_source(PyMethod_GET_SELF(callable))) {
+  if (PyMethod_Check(callable) && is_numpy_generator(PyMethod_GET_SELF(callable))) {
     func = Ref::borrow(PyMethod_GET_FUNCTION(callable));
     const Ref head = Ref::steal(PyTuple_Pack(1, PyMethod_GET_SELF(callable)));
     all = Ref::steal(PySequence_Concat(head.get(), args));
@@ -190,7 +184,7 @@ PyObject* NumpyTracing::random_call(PyObject* callable, PyObject* args, PyObject
   if (!func || !is_cython_function(func.get()) || !may_mix()) return not_handled();
   const std::string name = name_of(func.get());
   const Py_ssize_t nargs = PyTuple_GET_SIZE(all.get());
-  if (nargs == 0 || !is_random_source(PyTuple_GET_ITEM(all.get(), 0))) {
+  if (nargs == 0 || !is_numpy_generator(PyTuple_GET_ITEM(all.get(), 0))) {
     const Ref module = attr_or_null(api_.numpy->numpy.get(), "random");
     if (attr_or_null(module.get(), name.c_str()).get() != callable) return not_handled();
     if (name == "default_rng") return cross({func, all, Ref::borrow(kwargs), name, false});

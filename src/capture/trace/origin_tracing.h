@@ -25,7 +25,7 @@ class OriginTracing final : public TraceFeature {
   void forget_unread(const Tape* tape);
   /// Its index among the guard's objects, for something that a later call takes from there.
   int source_of(PyObject* object);
-  bool is_same_in_each_call(PyObject* object) const;
+  bool is_same_in_each_call(PyObject* object);
   void find(PyObject* object);
   void find_parts(PyObject* holder);
   void find_surroundings(const Frame& f, bool root);
@@ -66,10 +66,16 @@ class OriginTracing final : public TraceFeature {
   /// The identities of different objects are compared; false: they were before.
   bool note_compared(PyObject* left, PyObject* right) { return own_.compared.emplace(left, right).second; }
 
+  /// Something depends on which object it is.
+  void note_identity(PyObject* object) {
+    if (own_.by_identity.contains(object)) own_.asked.insert(object);
+  }
+
   /// Nothing is left of the last trace.
   void reset() { own_ = {}; }
 
  private:
+  bool tape_names(PyObject* object) const;
   std::set<PyObject*> changed_objects(const std::vector<PyObject*>& guarded);
 
   /// Of one trace.
@@ -77,6 +83,7 @@ class OriginTracing final : public TraceFeature {
     std::unordered_set<PyObject*> by_identity;           // guarded objects that are the same in each call
     size_t guarded = 0;                                  // how many of the objects the guard on the roots gives
     std::set<PyObject*> pinned;                          // of these: whose identity decided something
+    std::unordered_set<PyObject*> asked;                 // of these: note_identity()
     std::unordered_set<PyObject*> read;                  // of these: lists and dicts whose contents mattered
     std::unordered_set<PyObject*> met;                   // of these: the program got them, or a later call takes them
     std::set<std::pair<PyObject*, PyObject*>> compared;  // different objects whose identities were compared

@@ -49,7 +49,15 @@ BreakInfo TraceContext::here(std::string reason) const {
 
 ReconstructionWorld TraceEnds::reconstruction_world() {
   Trace& t = *trace_;
-  return {[&t](PyObject* o) { return t.tape.find(o); },
+  // A constant that became a value of the tape in the instruction that breaks the graph is a constant still.
+  const auto slot_of_object = [&t](PyObject* o) {
+    const int slot = t.tape.find(o);
+    const TapeNode* const maker = slot >= 0 ? t.tape.maker(slot) : nullptr;
+    const bool cut =
+        maker != nullptr && maker->name == kCopyOfConstants && maker >= t.tape.nodes().data() + t.snap.nodes;
+    return cut ? -1 : slot;
+  };
+  return {slot_of_object,
           [this](PyObject* o) { return origins().source_of(o); },
           [this](PyObject* o) { return origins().origin(o); },
           [this](PyObject* o) { origins().adopt(o); },

@@ -102,6 +102,21 @@ bool OriginTracing::contents_watched(PyObject* object) {
   return owner != nullptr && contents_guarded(owner);
 }
 
+/// Whether calls on the tape have the object among their operands, as it is.
+bool OriginTracing::tape_names(PyObject* object) const {
+  bool found = false;
+  const auto look = [&](PyObject* o) {
+    found = found || o == object || bound_to(o) == object;
+    return Ref::borrow(o);
+  };
+  for (const TapeNode& node : trace_->tape.nodes()) {
+    look(node.func.get());
+    map_structure(node.args.get(), look);
+    if (node.kwargs) map_structure(node.kwargs.get(), look);
+  }
+  return found;
+}
+
 void OriginTracing::forget_unread(const Tape* tape) {
   Trace& t = *trace_;
   std::unordered_set<int> inputs;
@@ -109,12 +124,16 @@ void OriginTracing::forget_unread(const Tape* tape) {
     for (const TapeSlot& slot : tape->slots()) inputs.insert(slot.guard_index);
   }
   for (const auto& [left, right] : own_.compared) own_.met.insert({left, right});
+  const auto used = [&](int index, PyObject* object) {
+    return inputs.contains(index) || own_.met.contains(object) || own_.read.contains(object) ||
+           own_.pinned.contains(object) || t.tape.find(object) >= 0 || t.object_guards.seen_objects().contains(object);
+  };
   const ValueGuard::UnreadQuestions questions{
-      [this](PyObject* container) { return own_.read.contains(container) || own_.pinned.contains(container); },
+      [this](PyObject* container) { return own_.read.contains(container) || own_.pinned.contains(container); }, used,
+      // A generator that was in use before a graph break, say, and is not any more.
       [&](int index, PyObject* object) {
-        return inputs.contains(index) || own_.met.contains(object) || own_.read.contains(object) ||
-               own_.pinned.contains(object) || t.tape.find(object) >= 0 ||
-               t.object_guards.seen_objects().contains(object);
+        return is_numpy_generator(object) && !used(index, object) && !own_.asked.contains(object) &&
+               !tape_names(object);
       }};
   const std::vector<bool> forgotten = t.guard.forget_unread(t.objects, t.symbols.sources(), questions);
   for (size_t i = 0; i < forgotten.size(); ++i) {
@@ -126,7 +145,8 @@ void OriginTracing::forget_unread(const Tape* tape) {
 }
 
 /// Older, and what the next call finds in its place is this very object.
-bool OriginTracing::is_same_in_each_call(PyObject* object) const {
+bool OriginTracing::is_same_in_each_call(PyObject* object) {
+  note_identity(object);
   return !born(object) && (own_.by_identity.contains(object) ||
                            (trace_->object_guards.seen_objects().contains(object) && !contents_guarded(object)));
 }
@@ -311,7 +331,9 @@ bool is_changeable(PyObject* o) {
 }  // namespace
 
 void OriginTracing::pin(PyObject* object) {
-  if (object != nullptr && contents_guarded(object)) own_.pinned.insert(object);
+  if (object == nullptr) return;
+  note_identity(object);
+  if (contents_guarded(object)) own_.pinned.insert(object);
 }
 
 /// What a dict or set knows by identity.
@@ -329,6 +351,7 @@ void OriginTracing::pin_keys(PyObject* table) {
 PyObject* Tracer::is_op(Frame&, PyObject* left, PyObject* right, bool invert) {
   if (PyObject* done = numbers().is_number(left, right, invert); done != not_handled()) return done;
   if (!tracing() || !may_be_one(left, right) || is_atom(left, api_)) return not_handled();
+  for (PyObject* each : {left, right}) origins().note_identity(each);
   if ((origins().contents_guarded(left) || origins().contents_guarded(right)) && !born(left) && !born(right)) {
     if (origins().note_compared(left, right)) {
       // The pairs are looked at when the trace ends: until then no other object may take the place of one of them.
