@@ -162,6 +162,16 @@ bool says_no_view(const TapeNode& node) {
   return true;
 }
 
+bool makes_without_draws(const TapeNode& node) {
+  bool reads = false;
+  const auto look = [&reads](int) { reads = true; };
+  for_each_slot(node.args.get(), look);
+  if (node.kwargs) for_each_slot(node.kwargs.get(), look);
+  const Candidates* const candidates = candidates_of(node);
+  return !reads && candidates != nullptr &&
+         std::none_of(candidates->begin(), candidates->end(), [](const auto& each) { return each.op->draws(); });
+}
+
 bool varies(const TapeNode& node) {
   if (const Candidates* candidates = candidates_of(node)) {
     return std::any_of(candidates->begin(), candidates->end(), [](const auto& candidate) {

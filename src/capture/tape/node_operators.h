@@ -30,6 +30,9 @@ bool says_no_view(const TapeNode& node);
 /// Whether results differ from call to call: random numbers, or what was in memory before.
 bool varies(const TapeNode& node);
 
+/// Whether it makes a tensor of nothing and draws no random numbers for that.
+bool makes_without_draws(const TapeNode& node);
+
 /// The argument by which an operator multiplies what it adds ("alpha" of add), where all others are in `args`. Null of other
 /// operators.
 const char* factor_argument(std::string_view name, PyObject* args);

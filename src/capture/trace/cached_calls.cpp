@@ -28,7 +28,7 @@ bool CallTracing::leaves_no_tensor(PyObject* result, size_t first_node, size_t f
   };
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   const auto apart = [first_slot](const TapeNode& node) {
-    bool own = node.name.starts_with("empty") || !varies(node);  // no random number is drawn
+    bool own = makes_without_draws(node) || !varies(node);  // no random number is drawn
     const auto look = [&](int slot) { own = own && slot >= static_cast<int>(first_slot); };
     for_each_slot(node.args.get(), look);
     if (node.kwargs) for_each_slot(node.kwargs.get(), look);
