@@ -121,12 +121,11 @@ PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, 
 
 namespace {
 
-/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers, what
-/// looks on (audit hooks, which the interpreter calls with tracing off, also where the tracer itself reads or imports), and what
-/// the table says: the notes that torch.compile, once used, takes of every module made (GenerationTracker.tag), what the
-/// class of torch.autograd.Function's classes adds to a new one (a number that no other class has), and
-/// annotations by name, which are compiled when somebody first asks for them (ForwardRef; torch's profiler does in an
-/// optimizer's first step).
+/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen),
+/// finalizers, what looks on (audit hooks, which the interpreter calls with tracing off, also where the tracer itself
+/// reads or imports), and what the table says: notes of torch.compile on new modules, what the class of
+/// torch.autograd.Function's classes adds to a new one (a number that no other class has), and annotations by name,
+/// compiled when somebody first asks for them (ForwardRef; torch's profiler does in an optimizer's first step).
 bool is_opaque(const Frame& f, KnownCode known) {
   static PyObject* const del = PyUnicode_InternFromString("__del__");
   const PyCodeObject* const code = f.code();
