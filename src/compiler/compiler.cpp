@@ -11,6 +11,7 @@
 #include "codegen/emit_cpu.h"
 #include "compiler/dump.h"
 #include "compiler/kernel_store.h"
+#include "compiler/loops.h"
 #include "compiler/plan_store.h"
 #include "ops/core/op_def.h"
 #include "ops/core/parse.h"
@@ -225,7 +226,7 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
 
 /// A plan from the disk cache with all of its code. Null when either is not there.
 std::shared_ptr<Executable> find_executable(const std::string& key, const Graph& graph, const KernelTarget& target,
-                                            int64_t cuda_graphs, CompileResult& result,
+                                            const CompileOptions& options, CompileResult& result,
                                             std::vector<HistoryEvent>& events) {
   std::optional<StoredPlan> stored = find_plan(key, graph, target);
   if (!stored) return nullptr;
@@ -247,7 +248,9 @@ std::shared_ptr<Executable> find_executable(const std::string& key, const Graph&
   try {
     HostOps* const host = torch_host_ops();
     verify_host_calls(stored->plan, host);
-    executable = std::make_shared<Executable>(std::move(stored->plan), std::move(code), host, cuda_graphs);
+    std::vector<std::shared_ptr<const LoopPlan>> loops = compile_loops(stored->plan, options, result);
+    executable = std::make_shared<Executable>(std::move(stored->plan), std::move(code), host, options.cuda_graphs,
+                                              std::move(loops));
   } catch (const Error& error) {
     TATARA_LOG(kCache, error.what());
     disk_cache(true).remove(key);
@@ -255,7 +258,7 @@ std::shared_ptr<Executable> find_executable(const std::string& key, const Graph&
   }
   result.lowered_text = std::move(stored->lowered_text);
   result.notes = std::move(stored->notes);
-  result.cache_hits = from_disk;
+  result.cache_hits += from_disk;
   events = std::move(found);
   return executable;
 }
@@ -294,9 +297,11 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
   if (!key.empty() && schedule.plan.size_symbols.empty()) {
     keep_plan(key, schedule.plan, result.lowered_text, result.notes);
   }
+  std::vector<std::shared_ptr<const LoopPlan>> loops =
+      clock.run("loops", [&] { return compile_loops(schedule.plan, options, result); });
   return clock.run("load", [&] {
     return std::make_shared<Executable>(std::move(schedule.plan), std::move(code), torch_host_ops(),
-                                        options.cuda_graphs);
+                                        options.cuda_graphs, std::move(loops));
   });
 }
 
@@ -355,13 +360,14 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   if (options.use_cache && options.keep_text && !all_texts) {
     clock.run("find", [&] {
       key = plan_key(graph, schedule_options, target);
-      if (!key.empty()) result.executable = find_executable(key, graph, target, options.cuda_graphs, result, events);
+      if (!key.empty()) result.executable = find_executable(key, graph, target, options, result, events);
     });
   }
   if (result.executable == nullptr) {
     result.executable = make_executable(graph, options, schedule_options, target, key, clock, result, events);
   }
   log_stages(result);
+  result.lowered_text += result.loop_texts;
   if (!events.empty() || history_on()) {
     HistoryEvent whole;
     whole.kind = HistoryEvent::Kind::kGraph;

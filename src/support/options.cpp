@@ -180,6 +180,7 @@ const std::vector<OptionInfo>& option_table() {
                       "online_softmax",
                       "own_products",
                       "rematerialize",
+                      "roll_loops",
                       "short_reductions",
                       "sum_parts",
                       "thin_products",

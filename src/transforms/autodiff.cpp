@@ -4,9 +4,11 @@
 
 #include "ops/core/builder.h"
 #include "ops/rules/derivative.h"
+#include "ops/rules/loop_node.h"
 #include "support/error.h"
 #include "support/made_once.h"
 #include "transforms/batching.h"
+#include "transforms/loop_gradients.h"
 #include "transforms/pass.h"
 #include "transforms/recompute.h"
 
@@ -22,12 +24,28 @@ bool carries_grad(const Node& node, const std::vector<bool>& needs, bool forward
   return any;
 }
 
+/// A loop that keeps what its gradients read takes its place.
+bool write_loop_out(const Graph& graph, const Node& node, const std::vector<bool>& needs, GraphCopy& copy) {
+  std::vector<ValueId> operands, results;
+  for (const ValueId v : loop_operands(node)) operands.push_back(copy[v]);
+  const size_t first_new = copy.to().num_nodes();
+  at_node(node, [&] { results = with_loop_gradients(copy.to(), graph, node, needs, operands); });
+  for (size_t i = 0; i < results.size(); ++i) copy.set(node.outputs[i], results[i]);
+  for (size_t k = first_new; k < copy.to().num_nodes(); ++k) copy.to().node(static_cast<NodeId>(k)).take_marks(node);
+  return !results.empty();
+}
+
 /// One round of writing out, of the first `count` nodes; false when nothing changed.
 bool write_out(const Graph& graph, const std::vector<bool>& needs, size_t count, Graph& result, bool forward = false) {
   GraphCopy copy(graph);
   bool changed = false;
   for (size_t n = 0; n < graph.num_nodes(); ++n) {
     const Node& node = graph.node(static_cast<NodeId>(n));
+    const bool loop = n < count && is_loop(*node.op) && carries_grad(node, needs, forward);
+    if (loop && write_loop_out(graph, node, needs, copy)) {
+      changed = true;
+      continue;
+    }
     if (n >= count || !node.op->differentiable_parts || !carries_grad(node, needs, forward)) {
       copy.copy(node);
       continue;
@@ -306,6 +324,11 @@ std::vector<bool> values_needing_grad(const Graph& graph, const std::vector<bool
   for (size_t i = 0; i < graph.inputs().size(); ++i) needs[static_cast<size_t>(graph.inputs()[i])] = inputs[i];
   for (const Node& node : graph.nodes()) {
     if (node.closed || !carries_grad(node, needs)) continue;
+    if (is_loop(*node.op)) {
+      const std::vector<bool> results = loop_results_needing(graph, node, needs);
+      for (size_t i = 0; i < results.size(); ++i) needs[static_cast<size_t>(node.outputs[i])] = results[i];
+      continue;
+    }
     for (const ValueId v : node.outputs) needs[static_cast<size_t>(v)] = differentiable_result(graph, v);
   }
   return needs;

@@ -39,6 +39,9 @@ Graph write_parts(const Graph& graph, const PassOptions& options = {});
 /// nothing else needs it. Values keep their ids. `constant_inputs` says which inputs are constants; gives those that are to be on
 /// the GPU as well.
 std::vector<size_t> place_constants(Graph& graph, const std::vector<bool>& constant_inputs = {});
+/// Runs of equal turns, as a trace of a loop leaves them, as loops that are nodes (ops/rules/loop_node.h), on the CPU. `training`:
+/// gradients come to results.
+Graph roll_loops(const Graph& graph, bool training, const PassOptions& options = {});
 /// Values that nothing uses.
 Graph eliminate_dead_code(const Graph& graph, const PassOptions& options = {});
 

@@ -15,6 +15,7 @@
 #include "support/error.h"
 #include "support/log.h"
 #include "transforms/autodiff.h"
+#include "transforms/passes.h"
 #include "transforms/stages.h"
 
 namespace tatara::capture {
@@ -33,6 +34,17 @@ void add_facts(Entry& entry, ExprContext& ctx, std::vector<ExprProgram>& late) {
     }
   }
   ctx.note_checked_guards();
+}
+
+/// Loops are nodes where that compiles.
+CompileResult compile_rolled(const Graph& graph, const CompileOptions& options) {
+  try {
+    const Graph rolled = roll_loops(graph, false, options.passes);
+    if (rolled.num_nodes() < graph.num_nodes()) return compile_graph(rolled, options);
+  } catch (const Unsupported& error) {
+    TATARA_LOG(kGraph, "a loop is written out: ", error.what());
+  }
+  return compile_graph(graph, options);
 }
 
 void count_compiled(const CompileResult& compiled) {
@@ -78,7 +90,7 @@ CompiledPart compile_part(Entry& entry, TapeGraph made, const std::shared_ptr<co
     TATARA_LOG(kGraph, "to be differentiated: ", entry.report.graph_text);
     part = compiled_for_training(entry, std::move(made), tape, options);
   } else {
-    CompileResult compiled = compile_graph(made.graph, options);
+    CompileResult compiled = compile_rolled(made.graph, options);
     entry.report.lowered_text += compiled.lowered_text;
     add_facts(entry, made.graph.ctx(), part.facts);
     count_compiled(compiled);

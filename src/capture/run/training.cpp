@@ -16,6 +16,7 @@
 #include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/made_once.h"
+#include "transforms/passes.h"
 #include "transforms/stages.h"
 
 namespace tatara::capture {
@@ -573,6 +574,7 @@ CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Ta
                                   const CompileOptions& options) {
   const Tape& tape = *whole;
   const Mask needs = inputs_needing_grad(made, tape);
+  made.graph = roll_loops(made.graph, true, options.passes);
   CompiledTraining result;
   const std::vector<GraphStage> parts = split_stages(made.graph, needs);
   const Ref stages = Ref::steal(PyList_New(0));

@@ -27,9 +27,10 @@ int64_t next_id() {
 
 /// A run takes a context, runs the steps with it (as CUDA graphs or one by one), and gives it back.
 struct Executable::Impl {
-  Impl(Plan plan, std::vector<KernelCode> code, HostOps* host, int64_t cuda_graphs)
+  Impl(Plan plan, std::vector<KernelCode> code, HostOps* host, int64_t cuda_graphs,
+       std::vector<std::shared_ptr<const LoopPlan>> loops)
       : number(next_id()),
-        programs(std::move(plan), host),
+        programs(std::move(plan), host, std::move(loops)),
         effects(programs),
         steps(programs, std::move(code), host),
         graphs(programs.gpu >= 0 ? std::make_unique<CudaGraphs>(programs, steps, *host, cuda_graphs) : nullptr),
@@ -188,8 +189,9 @@ void Executable::Impl::run(RunIo& io, std::span<const int64_t> symbols) const {
   contexts.give_back(std::move(context));
 }
 
-Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host, int64_t cuda_graphs)
-    : impl_(std::make_unique<Impl>(std::move(plan), std::move(code), host, cuda_graphs)) {}
+Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host, int64_t cuda_graphs,
+                       std::vector<std::shared_ptr<const LoopPlan>> loops)
+    : impl_(std::make_unique<Impl>(std::move(plan), std::move(code), host, cuda_graphs, std::move(loops))) {}
 
 Executable::~Executable() = default;
 

@@ -36,6 +36,8 @@ namespace cuda {
 class Kernel;
 }
 
+struct LoopPlan;  // loop_plan.h
+
 /// Code of one kernel: a function and whatever keeps its memory alive, or a kernel of a GPU.
 struct KernelCode {
   KernelFn fn = nullptr;
@@ -126,7 +128,9 @@ void release_scratch();
 class Executable {
  public:
   /// `cuda_graphs`: for how many sets of sizes its steps become a CUDA graph.
-  Executable(Plan plan, std::vector<KernelCode> code, HostOps* host, int64_t cuda_graphs = 8);
+  /// `loops`: of the steps that are loops, in their order.
+  Executable(Plan plan, std::vector<KernelCode> code, HostOps* host, int64_t cuda_graphs = 8,
+             std::vector<std::shared_ptr<const LoopPlan>> loops = {});
   ~Executable();
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;

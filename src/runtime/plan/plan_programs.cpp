@@ -13,7 +13,8 @@ constexpr int64_t kWorkPerChunk = 32768;
 
 }  // namespace
 
-PlanPrograms::PlanPrograms(Plan the_plan, HostOps* host) : plan(std::move(the_plan)) {
+PlanPrograms::PlanPrograms(Plan the_plan, HostOps* host, std::vector<std::shared_ptr<const LoopPlan>> the_loops)
+    : plan(std::move(the_plan)), loops(std::move(the_loops)) {
   for (const PlanBuffer& buffer : plan.buffers) {
     buffer_layouts.push_back({programs(buffer.sizes), programs(buffer.strides), program(buffer.offset)});
     if (buffer.device.kind == DeviceKind::kCuda) gpu = std::max<int>(buffer.device.index, 0);
@@ -31,7 +32,14 @@ PlanPrograms::PlanPrograms(Plan the_plan, HostOps* host) : plan(std::move(the_pl
   }
   arena_bytes = program(plan.arena_bytes);
   find_bindings();
-  for (const PlanStep& step : plan.steps) prepare_step(step, host);
+  size_t next_loop = 0;
+  for (const PlanStep& step : plan.steps) {
+    prepare_step(step, host);
+    const auto* call = std::get_if<HostCall>(&step);
+    if (call == nullptr || !is_loop_call(*call)) continue;
+    if (next_loop >= loops.size()) throw Unsupported("a plan whose loops are not compiled");
+    steps.back().loop = loops[next_loop++];
+  }
   for (const PlanStep& step : plan.steps) {
     const auto* launch = std::get_if<KernelLaunch>(&step);
     if (launch == nullptr || !launch->clears) continue;
@@ -87,10 +95,10 @@ void PlanPrograms::prepare_step(const PlanStep& step, HostOps* host) {
     const auto& call = std::get<HostCall>(step);
     has_host_calls = true;
     if (host == nullptr) throw Unsupported("operator " + call.op + " needs the host's kernels, which are not there");
-    prepared.op = host->find(call.op, call.overload);
+    prepared.op = is_loop_call(call) ? nullptr : host->find(call.op, call.overload);
     prepared.users = is_users_operator(call.op);
     prepared.keeps = calls_users_code(call.op);
-    if (prepared.op == nullptr) throw Unsupported("the host has no operator " + call.op + "." + call.overload);
+    if (prepared.op == nullptr && !is_loop_call(call)) throw Unsupported("the host has no operator " + call.op + "." + call.overload);
     for (const BufferRef& ref : call.tensors) {
       prepared.tensors.push_back({programs(ref.sizes), programs(ref.strides), program(ref.offset)});
     }

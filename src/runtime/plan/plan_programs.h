@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/plan/executable.h"
+#include "runtime/plan/loop_plan.h"
 #include "runtime/plan/run_context.h"
 
 namespace tatara {
@@ -34,6 +36,7 @@ struct StepPrograms {
   const HostOp* op = nullptr;
   bool users = false;  // it is an operator of the user or a library: what its schema says is not sure
   bool keeps = false;  // it calls code of the user's, which may keep its operands
+  std::shared_ptr<const LoopPlan> loop;  // it is a loop
 };
 
 /// How a size symbol is found.
@@ -46,7 +49,7 @@ struct SymbolBinding {
 /// Never changes once it is made.
 struct PlanPrograms {
   /// Throws Unsupported where a symbol is no size or stride of an input, or the host lacks an operator.
-  PlanPrograms(Plan the_plan, HostOps* host);
+  PlanPrograms(Plan the_plan, HostOps* host, std::vector<std::shared_ptr<const LoopPlan>> the_loops = {});
   PlanPrograms(const PlanPrograms&) = delete;
   PlanPrograms& operator=(const PlanPrograms&) = delete;
 
@@ -57,6 +60,7 @@ struct PlanPrograms {
   std::vector<Layout> input_layouts;   // per input
   ExprProgram arena_bytes;
   std::vector<StepPrograms> steps;
+  std::vector<std::shared_ptr<const LoopPlan>> loops;  // of the steps that are loops, in their order
   std::vector<SymbolBinding> bindings;                 // per size symbol
   std::vector<std::pair<size_t, size_t>> from_inputs;  // (buffer, input)
   bool has_host_calls = false;

@@ -46,6 +46,7 @@ struct HostState {
   std::vector<HostValue> values;
   std::vector<TensorOperand> tensors;
   bool looked = false;  // whether a user's operator writes to its operands, which its schema denies
+  std::vector<std::byte> scratch;  // of a loop: carried values of two turns
 };
 
 /// Everything of a run that depends on sizes only, plus scratch memory. Reused while sizes stay the same.

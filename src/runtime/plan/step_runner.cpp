@@ -6,6 +6,7 @@
 
 #include "runtime/base/thread_pool.h"
 #include "runtime/plan/aligned_inputs.h"
+#include "runtime/plan/loop_plan.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -268,6 +269,10 @@ std::vector<HostTensor> StepRunner::call_once_watched(const HostCall& call, cons
 
 void StepRunner::call_host(const HostCall& call, const StepPrograms& step, HostState& state,
                            RunContext& context) const {
+  if (step.loop != nullptr) {
+    run_loop(*step.loop, call, state, context, *host_);
+    return;
+  }
   fill_tensors(call, step.keeps, state, context);
   const bool watched = step.users && programs_.gpu < 0 && !std::exchange(state.looked, true);
   std::vector<HostTensor> results = watched ? call_once_watched(call, step, state) : step.op->call(state.values);
