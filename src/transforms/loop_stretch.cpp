@@ -386,23 +386,32 @@ bool describe_turns(const Graph& graph, LoopStretch& stretch) {
   return turns >= 3 && Describer(graph, stretch).run(turns);
 }
 
-std::optional<LoopStretch> find_stretch(const Graph& graph, size_t fewest, std::string& why_not) {
+std::optional<LoopStretch> find_stretch(const Graph& graph, size_t fewest, std::vector<NodeRange>& closed,
+                                        std::string& why_not) {
+  constexpr int kMostTries = 16;
   std::vector<uint64_t> kinds;
   NodeKinds hashes(graph);
   for (size_t n = 0; n < graph.num_nodes(); ++n) kinds.push_back(hashes.of(graph.node(static_cast<NodeId>(n)), n));
-  const Candidate found = best_candidate(kinds, fewest);
-  if (found.period == 0) return std::nullopt;
-  size_t first = found.at, end = found.at + found.nodes();
-  while (first > 0 && kinds[first - 1] == kinds[first - 1 + found.period]) --first;
-  while (end < kinds.size() && kinds[end] == kinds[end - found.period]) ++end;
-  const size_t turns = (end - first) / found.period;
-  first += best_phase(graph, first, found.period, turns);
-  LoopStretch stretch;
-  stretch.first = first;
-  stretch.period = found.period;
-  stretch.turns = (end - first) / found.period;
-  if (Describer(graph, stretch).run(fewest)) return stretch;
-  why_not = str_cat(turns, " turns of ", found.period, " nodes, in which operands come from different places");
+  const auto close = [&](const NodeRange& range) {
+    for (size_t n = range.first; n < range.second; ++n) kinds[n] = hash_combine(0x2545F4914F6CDD1DU, n);
+  };
+  for (const NodeRange& range : closed) close(range);
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    const Candidate found = best_candidate(kinds, fewest);
+    if (found.period == 0) return std::nullopt;
+    size_t first = found.at, end = found.at + found.nodes();
+    while (first > 0 && kinds[first - 1] == kinds[first - 1 + found.period]) --first;
+    while (end < kinds.size() && kinds[end] == kinds[end - found.period]) ++end;
+    const size_t turns = (end - first) / found.period;
+    LoopStretch stretch;
+    stretch.first = first + best_phase(graph, first, found.period, turns);
+    stretch.period = found.period;
+    stretch.turns = (end - stretch.first) / found.period;
+    if (Describer(graph, stretch).run(fewest)) return stretch;
+    why_not = str_cat(turns, " turns of ", found.period, " nodes, in which operands come from different places");
+    closed.emplace_back(first, end);
+    close(closed.back());
+  }
   return std::nullopt;
 }
 

@@ -71,8 +71,12 @@ struct LoopStretch {
   int find_carry(const Carry& carry) const;
 };
 
-/// The longest run of at least so many turns. Nullopt: there is none. `why_not` says what was in the way.
-std::optional<LoopStretch> find_stretch(const Graph& graph, size_t fewest, std::string& why_not);
+/// Of nodes: from the first one to before the second.
+using NodeRange = std::pair<size_t, size_t>;
+/// The longest run of at least so many turns outside of `closed`. Nullopt: there is none. What looks like one and isn't is added to
+/// `closed`, and `why_not` says what was in the way.
+std::optional<LoopStretch> find_stretch(const Graph& graph, size_t fewest, std::vector<NodeRange>& closed,
+                                        std::string& why_not);
 /// Describes the operands of the run's turns anew, after its ends were moved; false: turns differ.
 bool describe_turns(const Graph& graph, LoopStretch& stretch);
 

@@ -17,7 +17,7 @@ namespace tatara {
 namespace {
 
 constexpr size_t kFewestTurns = 24;
-constexpr int kMostLoops = 16;
+constexpr int kMostTries = 32;
 constexpr size_t kFewestRows = 4;  // of a list of tensors, to be taken as a part of a stack
 
 bool joins(const Node& node, bool& stacks) {
@@ -71,7 +71,9 @@ class LoopRoller {
         return false;
       }
     }
-    return true;
+    if (computes()) return true;
+    why_not = "turns compute nothing";
+    return false;
   }
 
   /// In eager a result is a place of its own among gradients: what turns give as results is computed outside.
@@ -94,6 +96,15 @@ class LoopRoller {
     --s_.turns;
     if (describe_turns(graph_, s_)) return true;
     why_not = "its last turn differs";
+    return false;
+  }
+
+  /// Whether more than views comes out of turns.
+  bool computes() const {
+    const std::vector<bool> needed = needed_places({stacked_.begin(), stacked_.end()});
+    for (size_t place = 0; place < s_.period; ++place) {
+      if (needed[place] && s_.part[place] < 0 && model(place).op->kind != OpKind::kView) return true;
+    }
     return false;
   }
 
@@ -373,15 +384,20 @@ bool parts_apart(const LoopStretch& stretch) {
 Graph roll_loops(const Graph& graph, bool training, const PassOptions& options) {
   return run_pass("roll_loops", graph, options, [&](const Graph& g) {
     Graph now = g;
-    for (int loops = 0; loops < kMostLoops; ++loops) {
+    std::vector<NodeRange> closed;
+    for (int tries = 0; tries < kMostTries; ++tries) {
       std::string why_not;
-      const std::optional<LoopStretch> stretch = find_stretch(now, kFewestTurns, why_not);
+      const std::optional<LoopStretch> stretch = find_stretch(now, kFewestTurns, closed, why_not);
       Graph next(g.ctx_ptr());
-      const bool fits = stretch && (!training || parts_apart(*stretch));
-      if (!fits || !LoopRoller(now, *stretch, training).roll(next, why_not)) {
-        if (!why_not.empty()) TATARA_LOG(kPasses, "roll_loops: ", why_not);
-        break;
+      const bool rolled = stretch && (!training || parts_apart(*stretch)) &&
+                          LoopRoller(now, *stretch, training).roll(next, why_not);
+      if (!why_not.empty()) TATARA_LOG(kPasses, "roll_loops: ", why_not);
+      if (!stretch) break;
+      if (!rolled) {
+        closed.emplace_back(stretch->first, stretch->end());
+        continue;
       }
+      closed.clear();
       now = std::move(next);
     }
     return now;
