@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kLongestTurn = 2000;  // nodes
 constexpr size_t kMostTurnsBack = 4;
+constexpr size_t kMostLikeParts = 6;
 
 std::optional<int64_t> integer_of(const Arg& arg) {
   const auto* scalar = std::get_if<Scalar>(&arg);
@@ -132,6 +133,24 @@ Candidate best_candidate(const std::vector<uint64_t>& kinds, size_t fewest) {
       if (enough && (now.nodes() > best.nodes() || (now.nodes() == best.nodes() && distance < best.period))) best = now;
     }
   }
+  return best;
+}
+
+/// The longest part of where the candidate is, and of what follows and precedes, in which all nodes come again.
+NodeRange alike(const std::vector<uint64_t>& kinds, const Candidate& found, size_t period) {
+  NodeRange best{found.at, found.at};
+  const auto again = [&](size_t n) { return n + period < kinds.size() && kinds[n] == kinds[n + period]; };
+  for (size_t n = found.at; n < found.at + found.nodes();) {
+    if (!again(n)) {
+      ++n;
+      continue;
+    }
+    size_t end = n;
+    while (again(end)) ++end;
+    if (end + period - n > best.second - best.first) best = {n, end + period};
+    n = end;
+  }
+  while (best.second > best.first && best.first > 0 && again(best.first - 1)) --best.first;
   return best;
 }
 
@@ -388,7 +407,7 @@ bool describe_turns(const Graph& graph, LoopStretch& stretch) {
 
 std::optional<LoopStretch> find_stretch(const Graph& graph, size_t fewest, std::vector<NodeRange>& closed,
                                         std::string& why_not) {
-  constexpr int kMostTries = 16;
+  constexpr int kMostTries = 6;
   std::vector<uint64_t> kinds;
   NodeKinds hashes(graph);
   for (size_t n = 0; n < graph.num_nodes(); ++n) kinds.push_back(hashes.of(graph.node(static_cast<NodeId>(n)), n));
@@ -399,17 +418,20 @@ std::optional<LoopStretch> find_stretch(const Graph& graph, size_t fewest, std::
   for (int tries = 0; tries < kMostTries; ++tries) {
     const Candidate found = best_candidate(kinds, fewest);
     if (found.period == 0) return std::nullopt;
-    size_t first = found.at, end = found.at + found.nodes();
-    while (first > 0 && kinds[first - 1] == kinds[first - 1 + found.period]) --first;
-    while (end < kinds.size() && kinds[end] == kinds[end - found.period]) ++end;
-    const size_t turns = (end - first) / found.period;
-    LoopStretch stretch;
-    stretch.first = first + best_phase(graph, first, found.period, turns);
-    stretch.period = found.period;
-    stretch.turns = (end - stretch.first) / found.period;
-    if (Describer(graph, stretch).run(fewest)) return stretch;
-    why_not = str_cat(turns, " turns of ", found.period, " nodes, in which operands come from different places");
-    closed.emplace_back(first, end);
+    // Halves of a turn may look alike.
+    for (size_t times = 1; times <= kMostLikeParts && times * found.period <= kLongestTurn; ++times) {
+      LoopStretch stretch;
+      stretch.period = times * found.period;
+      const auto [first, end] = alike(kinds, found, stretch.period);
+      const size_t turns = (end - first) / stretch.period;
+      if (turns < fewest) continue;
+      stretch.first = first + best_phase(graph, first, stretch.period, turns);
+      stretch.turns = (end - stretch.first) / stretch.period;
+      if (Describer(graph, stretch).run(fewest)) return stretch;
+    }
+    why_not = str_cat(found.times + 1, " turns of ", found.period,
+                      " nodes, in which operands come from different places");
+    closed.emplace_back(found.at, found.at + found.nodes());
     close(closed.back());
   }
   return std::nullopt;

@@ -17,7 +17,7 @@ namespace tatara {
 namespace {
 
 constexpr size_t kFewestTurns = 24;
-constexpr int kMostTries = 32;
+constexpr int kMostTries = 8;
 constexpr size_t kFewestRows = 4;  // of a list of tensors, to be taken as a part of a stack
 
 bool joins(const Node& node, bool& stacks) {
@@ -25,6 +25,12 @@ bool joins(const Node& node, bool& stacks) {
   static const OpDef* const cat = &OpRegistry::global().get("cat");
   stacks = node.op == stack;
   return stacks || node.op == cat;
+}
+
+std::optional<int64_t> integer_argument(const Node& node, size_t arg) {
+  const auto* scalar = std::get_if<Scalar>(&node.args[arg]);
+  const auto* number = scalar == nullptr ? nullptr : std::get_if<int64_t>(scalar);
+  return number == nullptr ? std::nullopt : std::optional(*number);
 }
 
 class LoopRoller {
@@ -52,9 +58,9 @@ class LoopRoller {
   // ---- What the rest of the graph reads ----
 
   bool prepare(std::string& why_not) {
-    bool uniform = true;
+    bool uniform = true;  // of other graphs nobody asks
     const Node& model = graph_.node(static_cast<NodeId>(s_.first));
-    for (size_t n = s_.first; n < s_.first + s_.period; ++n) {
+    for (size_t n = s_.first; training_ && n < s_.first + s_.period; ++n) {
       const Node& node = graph_.node(static_cast<NodeId>(n));
       uniform = uniform && node.no_grad == model.no_grad && node.closed == model.closed && node.derived == model.derived;
     }
@@ -303,32 +309,45 @@ class LoopRoller {
     return count;
   }
 
+  /// The items of cat() with a new dimension each, as of stack(): what they are without it. kNoValue: it is no such item.
+  ValueId without_dimension(ValueId item, int64_t dim) const {
+    static const OpDef* const unsqueeze = &OpRegistry::global().get("unsqueeze");
+    const Node* node = item == kNoValue || s_.holds(graph_, item) ? nullptr : graph_.producer(item);
+    if (node == nullptr || node->op != unsqueeze) return kNoValue;
+    const std::optional<int64_t> own = integer_argument(*node, 1);
+    const int64_t rank = graph_.type(item).dim();
+    return own && (*own < 0 ? *own + rank : *own) == dim ? std::get<TensorArg>(node->args[0]).value : kNoValue;
+  }
+
   /// stack() or cat() of values of many turns.
   bool join(const Node& node, bool stacks) {
     const std::vector<ValueId>& list = std::get<TensorList>(node.args[0]).values;
-    std::vector<size_t> counts(list.size(), 0);
-    bool any = false;
-    for (size_t i = 0; i < list.size(); i += std::max<size_t>(counts[i], 1)) {
-      counts[i] = rows_from(list, i);
-      if (counts[i] < kFewestRows) counts[i] = 0;
-      any = any || counts[i] > 0;
-    }
     const TensorType& type = graph_.type(node.outputs[0]);
-    const auto* scalar = std::get_if<Scalar>(&node.args[1]);
-    const auto* number = scalar == nullptr ? nullptr : std::get_if<int64_t>(scalar);
-    if (!any || number == nullptr) return false;
+    const std::optional<int64_t> number = integer_argument(node, 1);
+    if (!number) return false;
     const int64_t dim = *number < 0 ? *number + type.dim() : *number;
+    std::vector<ValueId> rows = list;  // of which runs of rows are looked for
+    std::vector<bool> thin(list.size(), stacks);
+    for (size_t i = 0; i < list.size() && !stacks; ++i) {
+      const ValueId below = without_dimension(list[i], dim);
+      thin[i] = below != kNoValue;
+      if (thin[i]) rows[i] = below;
+    }
     std::vector<ValueId> parts;
+    bool any = false;
     for (size_t i = 0; i < list.size();) {
-      if (counts[i] > 0) {
-        if (graph_.type(list[i]).dtype != type.dtype) return false;
-        parts.push_back(rows_along(list[i], counts[i], dim, stacks));
-        i += counts[i];
+      size_t count = rows_from(rows, i);
+      for (size_t k = 0; k < count; ++k) count = thin[i + k] == thin[i] ? count : k;
+      if (count >= kFewestRows && graph_.type(rows[i]).dtype == type.dtype) {
+        parts.push_back(rows_along(rows[i], count, dim, thin[i]));
+        i += count;
+        any = true;
         continue;
       }
       parts.push_back(stacks ? builder_.unsqueeze(now(list[i]), dim) : now(list[i]));
       ++i;
     }
+    if (!any) return false;
     ValueId joined = parts[0];
     if (parts.size() > 1) joined = builder_.op("cat", {TensorList{parts}, Scalar(dim)});
     const bool own = parts.size() > 1 || std::find(results_.begin(), results_.end(), joined) != results_.end();
@@ -400,7 +419,7 @@ Graph roll_loops(const Graph& graph, bool training, const PassOptions& options) 
       closed.clear();
       now = std::move(next);
     }
-    return now;
+    return now.num_nodes() < g.num_nodes() ? eliminate_dead_code(now, options) : now;
   });
 }
 
