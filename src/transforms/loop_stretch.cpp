@@ -80,7 +80,7 @@ class NodeKinds {
 
   bool may_repeat(const Node& node) {
     const OpDef& op = *node.op;
-    const bool plain = !op.draws() && !op.traits.varies && !op.checks_values && !op.decides && !is_loop(op) &&
+    const bool plain = !op.draws() && !op.traits.varies && !op.decides && !is_loop(op) &&
                        op.traits.stride_use != StrideUse::kMemory && !is_tie(op);
     if (!plain || node.rule != nullptr || node.region != nullptr || node.again != 0) return false;
     if (OpRegistry::global().find(op.name) != &op) return false;

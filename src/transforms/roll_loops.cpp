@@ -77,8 +77,8 @@ class LoopRoller {
         return false;
       }
     }
-    if (computes()) return true;
-    why_not = "turns compute nothing";
+    if (read_ && computes()) return true;
+    why_not = read_ ? "turns compute nothing" : "nothing reads what turns compute";
     return false;
   }
 
@@ -126,6 +126,7 @@ class LoopRoller {
     for (size_t n = s_.end(); n < graph_.num_nodes(); ++n) for_each_operand(graph_.node(static_cast<NodeId>(n)), look);
     for (const GraphOutput& output : graph_.outputs()) look(output.value);
     for (const InputWrite& write : graph_.input_writes()) look(write.value);
+    read_ = !read.empty();
     for (const auto& [value, turns] : read) {
       const bool kept = std::all_of(turns.begin(), turns.end(), [&](size_t t) { return final_of(value, t) >= 0; });
       if (kept) continue;
@@ -237,6 +238,7 @@ class LoopRoller {
     std::vector<bool> needed(s_.period, false);
     for (const LoopStretch::Carry& carry : s_.carries) needed[carry.value.place] = true;
     for (const TurnValue& value : stacks) needed[value.place] = true;
+    for (size_t place = 0; place < s_.period; ++place) needed[place] = needed[place] || model(place).op->checks_values;
     for (size_t place = s_.period; place-- > 0;) {
       if (!needed[place] || s_.part[place] >= 0) continue;
       for (const LoopStretch::Operand& from : s_.operands[place]) {
@@ -387,6 +389,7 @@ class LoopRoller {
   GraphBuilder builder_;
   std::vector<ValueId> map_;
   std::set<TurnValue> stacked_;
+  bool read_ = false;  // whether anything of turns is read outside
   std::vector<ValueId> results_;
   std::map<TurnValue, Rows> rows_;
 };

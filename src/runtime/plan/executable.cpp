@@ -84,7 +84,7 @@ void Executable::Impl::run_on_gpu(RunContext& context, RunIo& io) const {
 }
 
 void Executable::Impl::run_one_by_one(RunContext& context, RunIo& io) const {
-  if (history_on()) {
+  if (history_on() && !io.turn) {
     run_with_history(context);
   } else {
     steps.run_all(context, io);

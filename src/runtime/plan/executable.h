@@ -92,6 +92,8 @@ struct RunIo {
   bool lean = false;
   /// Per output buffer, if not empty: its memory is zero (see OutputBuffer::cleared).
   std::span<const uint8_t> zero = {};
+  /// It is a turn of a loop: the history has the loop as one step.
+  bool turn = false;
   /// Set by run(), also when it fails: it has begun to write to inputs.
   bool wrote = false;
   /// Set by run(): kernels left out, since memory was zero.

@@ -102,6 +102,7 @@ void run_loop(const LoopPlan& plan, const HostCall& call, HostState& state, RunC
   RunIo io;
   io.inputs = inputs;
   io.output_buffers = outputs;
+  io.turn = true;
   for (int64_t turn = 0; turn < plan.turns; ++turn) {
     for (size_t k = 0; k < carries; ++k) inputs[k] = memory.carried(k, turn);
     for (size_t s = 0; s < scans; ++s) {
