@@ -59,7 +59,10 @@ ValueId in_place(GraphBuilder& b, ValueId rows, const LoopScan& scan, const Tens
     step = 1;
   }
   const int64_t length = whole.sizes[static_cast<size_t>(scan.dim)].const_value();
-  if (first == 0 && step == 1 && end == length) return part;
+  if (first == 0 && step == 1 && end == length) {
+    const std::vector<Expr> strides = contiguous_strides(ctx, b.type(part).sizes);  // as eager's sum of parts
+    return b.type(part).strides == strides ? part : b.op("relayout", {TensorArg{part}, SymInts{strides}});
+  }
   return b.op("slice_scatter", {TensorArg{zeros_of(b, whole)}, TensorArg{part}, Scalar(scan.dim), Scalar(first),
                                 Scalar(end), Scalar(step)});
 }
