@@ -43,7 +43,7 @@ struct StageTime {
 
 struct CompileResult {
   std::shared_ptr<Executable> executable;
-  std::string loop_texts;  // of the bodies of loops
+  std::string loop_texts;                // of the bodies of loops
   std::string lowered_text;              // after decomposition and rewriting
   std::shared_ptr<const Graph> lowered;  // with CompileOptions::explain
   std::vector<ScheduleNote> notes;

@@ -47,7 +47,10 @@ std::vector<Arg> node_args(const HostCall& call) {
 class LoopCompiler {
  public:
   LoopCompiler(const HostCall& call, const Plan& plan)
-      : call_(call), plan_(plan), form_(read_loop(node_args(call), std::make_shared<ExprContext>())), body_(*form_.body) {}
+      : call_(call),
+        plan_(plan),
+        form_(read_loop(node_args(call), std::make_shared<ExprContext>())),
+        body_(*form_.body) {}
 
   std::shared_ptr<const LoopPlan> compile(const CompileOptions& options, CompileResult& result) {
     const auto* list = std::get_if<HostCall::TensorListSlot>(call_.args.data());
@@ -96,7 +99,8 @@ class LoopCompiler {
       require(scan.dim >= 0 && static_cast<size_t>(scan.dim) < sizes.size(), "a dimension");
       const auto dim = static_cast<size_t>(scan.dim);
       const int64_t last = scan.start + (form_.turns - 1) * scan.step, width = scan.width < 0 ? 1 : scan.width;
-      require(scan.start >= 0 && last >= 0 && std::max(scan.start, last) + width <= sizes[dim], "a part that is not there");
+      require(scan.start >= 0 && last >= 0 && std::max(scan.start, last) + width <= sizes[dim],
+              "a part that is not there");
       const int64_t item = dtype_size(ref.dtype);
       made_.scans.push_back({scan.start * strides[dim] * item, scan.step * strides[dim] * item});
       if (scan.width < 0) {

@@ -48,7 +48,8 @@ class NodeKinds {
     h = hash_combine(h, (node.no_grad ? 1U : 0U) + (node.closed ? 2U : 0U) + (node.derived ? 4U : 0U));
     for (const ValueId v : node.outputs) h = hash_combine(h, reinterpret_cast<uintptr_t>(graph_.value(v).type));
     const std::optional<PartRead> part = reads_part(node) ? part_read(graph_, node) : std::nullopt;
-    if (part) return hash_combine(hash_combine(h, static_cast<uint64_t>(part->dim)), static_cast<uint64_t>(part->width));
+    if (part)
+      return hash_combine(hash_combine(h, static_cast<uint64_t>(part->dim)), static_cast<uint64_t>(part->width));
     for (const Arg& arg : node.args) h = hash_combine(h, of(arg));
     return h;
   }
@@ -429,8 +430,8 @@ std::optional<LoopStretch> find_stretch(const Graph& graph, size_t fewest, std::
       stretch.turns = (end - stretch.first) / stretch.period;
       if (Describer(graph, stretch).run(fewest)) return stretch;
     }
-    why_not = str_cat(found.times + 1, " turns of ", found.period,
-                      " nodes, in which operands come from different places");
+    why_not =
+        str_cat(found.times + 1, " turns of ", found.period, " nodes, in which operands come from different places");
     closed.emplace_back(found.at, found.at + found.nodes());
     close(closed.back());
   }

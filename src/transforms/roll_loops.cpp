@@ -62,7 +62,8 @@ class LoopRoller {
     const Node& model = graph_.node(static_cast<NodeId>(s_.first));
     for (size_t n = s_.first; training_ && n < s_.first + s_.period; ++n) {
       const Node& node = graph_.node(static_cast<NodeId>(n));
-      uniform = uniform && node.no_grad == model.no_grad && node.closed == model.closed && node.derived == model.derived;
+      uniform =
+          uniform && node.no_grad == model.no_grad && node.closed == model.closed && node.derived == model.derived;
     }
     if (!uniform) {
       why_not = "gradients are recorded for a part of a turn only";
@@ -184,8 +185,8 @@ class LoopRoller {
     made.derived = first.derived;
     for (const TurnValue& value : stacked_) {
       const int carry = carry_of(value);
-      rows_[value] = carry >= 0 ? Rows{results_[form.history_result(static_cast<size_t>(carry))], 1}
-                                : Rows{kNoValue, 0};
+      rows_[value] =
+          carry >= 0 ? Rows{results_[form.history_result(static_cast<size_t>(carry))], 1} : Rows{kNoValue, 0};
     }
     for (size_t k = 0; k < stacks.size(); ++k) rows_[stacks[k]] = {results_[form.stack_result(k)], 0};
   }
@@ -411,8 +412,8 @@ Graph roll_loops(const Graph& graph, bool training, const PassOptions& options) 
       std::string why_not;
       const std::optional<LoopStretch> stretch = find_stretch(now, kFewestTurns, closed, why_not);
       Graph next(g.ctx_ptr());
-      const bool rolled = stretch && (!training || parts_apart(*stretch)) &&
-                          LoopRoller(now, *stretch, training).roll(next, why_not);
+      const bool rolled =
+          stretch && (!training || parts_apart(*stretch)) && LoopRoller(now, *stretch, training).roll(next, why_not);
       if (!why_not.empty()) TATARA_LOG(kPasses, "roll_loops: ", why_not);
       if (!stretch) break;
       if (!rolled) {

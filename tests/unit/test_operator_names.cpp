@@ -30,6 +30,8 @@ constexpr Allowed kAllowed[] = {
     {"transforms/own_products.cpp", "*", "matches a pattern: products that the host has four names for"},
     {"transforms/thin_products.cpp", "*", "matches a pattern: products, and how packed weights become matrices"},
     {"transforms/part_writes.cpp", "*", "matches a pattern: inverses of views of views"},
+    {"transforms/loop_stretch.cpp", "slice", "matches a pattern: parts of a tensor, turn by turn"},
+    {"transforms/roll_loops.cpp", "stack cat unsqueeze", "matches a pattern: values of all turns in one tensor"},
     {"transforms/canonicalize.cpp", "expand cast sum add_one_place", "matches a pattern: a sum of rows with one value"},
     {"schedule/emit.cpp", "copy", "the name of a kernel without operators"},
     {"capture/tape/tape.h", "detach", "detach and .data, asked of every recorded call: the registry has no .data"},

@@ -177,8 +177,8 @@ void loop_rule(VjpContext& v) {
 size_t LoopForm::histories() const { return static_cast<size_t>(std::count(history.begin(), history.end(), true)); }
 
 size_t LoopForm::history_result(size_t carry) const {
-  return carries() + static_cast<size_t>(
-                         std::count(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(carry), true));
+  return carries() +
+         static_cast<size_t>(std::count(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(carry), true));
 }
 
 std::vector<int64_t> LoopLinks::encode() const {
@@ -222,7 +222,9 @@ LoopLinks LoopLinks::decode(std::span<const int64_t> numbers) {
 
 bool is_loop(const OpDef& op) { return op.host_name == kLoopCall; }
 
-const std::vector<ValueId>& loop_operands(const Node& node) { return std::get<TensorList>(node.args[kOperands]).values; }
+const std::vector<ValueId>& loop_operands(const Node& node) {
+  return std::get<TensorList>(node.args[kOperands]).values;
+}
 
 std::string loop_text(const Graph& body) {
   std::string text = print_graph(body);

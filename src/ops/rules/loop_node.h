@@ -45,15 +45,15 @@ struct LoopForm {
 /// How the loop of gradients is bound: `needs` says which operands have one.
 struct LoopLinks {
   enum class Kind : uint8_t {
-    kCarry,        // the cotangent of the last carried value `index`
-    kSum,          // the gradient of operand `index`, which stays: a sum over turns
-    kScan,         // the parts of scanned tensor `index`
-    kStack,        // stack `index`
-    kHistory,      // carried values `index` that turns read
-    kNext,         // and that they gave
-    kStackGiven,   // the cotangent of stack `index`
-    kHistoryGiven, // of history `index`, without the first row
-    kStays,        // operand `index`
+    kCarry,         // the cotangent of the last carried value `index`
+    kSum,           // the gradient of operand `index`, which stays: a sum over turns
+    kScan,          // the parts of scanned tensor `index`
+    kStack,         // stack `index`
+    kHistory,       // carried values `index` that turns read
+    kNext,          // and that they gave
+    kStackGiven,    // the cotangent of stack `index`
+    kHistoryGiven,  // of history `index`, without the first row
+    kStays,         // operand `index`
   };
   struct Link {
     Kind kind;

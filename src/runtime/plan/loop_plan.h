@@ -24,7 +24,7 @@ struct LoopPlan {
   struct Result {
     int64_t bytes = 0;
     int64_t buffer = -1;  // among the body's output buffers; -1: the host makes it
-    int64_t item = 4;  // bytes of an element
+    int64_t item = 4;     // bytes of an element
   };
   std::vector<Result> results;  // per output of the body
 };

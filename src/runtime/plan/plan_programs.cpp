@@ -98,7 +98,8 @@ void PlanPrograms::prepare_step(const PlanStep& step, HostOps* host) {
     prepared.op = is_loop_call(call) ? nullptr : host->find(call.op, call.overload);
     prepared.users = is_users_operator(call.op);
     prepared.keeps = calls_users_code(call.op);
-    if (prepared.op == nullptr && !is_loop_call(call)) throw Unsupported("the host has no operator " + call.op + "." + call.overload);
+    if (prepared.op == nullptr && !is_loop_call(call))
+      throw Unsupported("the host has no operator " + call.op + "." + call.overload);
     for (const BufferRef& ref : call.tensors) {
       prepared.tensors.push_back({programs(ref.sizes), programs(ref.strides), program(ref.offset)});
     }

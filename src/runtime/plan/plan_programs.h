@@ -34,8 +34,8 @@ struct StepPrograms {
   std::vector<Layout> tensors;
   std::vector<std::vector<ExprProgram>> ints;  // per argument: SymInts or a symbolic Scalar
   const HostOp* op = nullptr;
-  bool users = false;  // it is an operator of the user or a library: what its schema says is not sure
-  bool keeps = false;  // it calls code of the user's, which may keep its operands
+  bool users = false;                    // it is an operator of the user or a library: what its schema says is not sure
+  bool keeps = false;                    // it calls code of the user's, which may keep its operands
   std::shared_ptr<const LoopPlan> loop;  // it is a loop
 };
 

@@ -45,7 +45,7 @@ struct LaunchState {
 struct HostState {
   std::vector<HostValue> values;
   std::vector<TensorOperand> tensors;
-  bool looked = false;  // whether a user's operator writes to its operands, which its schema denies
+  bool looked = false;             // whether a user's operator writes to its operands, which its schema denies
   std::vector<std::byte> scratch;  // of a loop: carried values of two turns
 };
 
