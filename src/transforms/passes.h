@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -40,8 +41,9 @@ Graph write_parts(const Graph& graph, const PassOptions& options = {});
 /// the GPU as well.
 std::vector<size_t> place_constants(Graph& graph, const std::vector<bool>& constant_inputs = {});
 /// Runs of equal turns, as a trace of a loop leaves them, as loops that are nodes (ops/rules/loop_node.h), on the CPU. `training`:
-/// gradients come to results.
-Graph roll_loops(const Graph& graph, bool training, const PassOptions& options = {});
+/// gradients come to results. `calls` gets the first and the last recorded call of each loop.
+Graph roll_loops(const Graph& graph, bool training, const PassOptions& options = {},
+                 std::vector<std::pair<int, int>>* calls = nullptr);
 /// Values that nothing uses.
 Graph eliminate_dead_code(const Graph& graph, const PassOptions& options = {});
 

@@ -395,6 +395,15 @@ class LoopRoller {
   std::map<TurnValue, Rows> rows_;
 };
 
+std::pair<int, int> calls_of(const Graph& graph, const LoopStretch& stretch) {
+  std::pair<int, int> calls{graph.node(static_cast<NodeId>(stretch.first)).location.call, -1};
+  for (size_t n = stretch.first; n < stretch.end(); ++n) {
+    const int call = graph.node(static_cast<NodeId>(n)).location.call;
+    calls = {std::min(calls.first, call), std::max(calls.second, call)};
+  }
+  return calls;
+}
+
 /// Steps of scanned tensors have gradients where parts don't overlap.
 bool parts_apart(const LoopStretch& stretch) {
   return std::all_of(stretch.scans.begin(), stretch.scans.end(), [](const LoopStretch::Scan& scan) {
@@ -404,7 +413,8 @@ bool parts_apart(const LoopStretch& stretch) {
 
 }  // namespace
 
-Graph roll_loops(const Graph& graph, bool training, const PassOptions& options) {
+Graph roll_loops(const Graph& graph, bool training, const PassOptions& options,
+                 std::vector<std::pair<int, int>>* calls) {
   return run_pass("roll_loops", graph, options, [&](const Graph& g) {
     Graph now = g;
     std::vector<NodeRange> closed;
@@ -420,6 +430,7 @@ Graph roll_loops(const Graph& graph, bool training, const PassOptions& options) 
         closed.emplace_back(stretch->first, stretch->end());
         continue;
       }
+      if (calls != nullptr) calls->push_back(calls_of(now, *stretch));
       closed.clear();
       now = std::move(next);
     }

@@ -18,7 +18,7 @@ DType default_dtype(TorchApi& api) {
 TapeConversion::TapeConversion(const Tape& of, TorchApi& host, std::shared_ptr<ExprContext> ctx)
     : api(host),
       tape(&of),
-      made{Graph(std::move(ctx)), {}, {}, {}, {}, {}, false, {}, {}, {}},
+      made{Graph(std::move(ctx)), {}, {}, {}, {}, {}, false, {}, {}, {}, {}},
       builder(made.graph, default_dtype(host)),
       fz(builder),
       refs(of.slots().size(), -1) {}

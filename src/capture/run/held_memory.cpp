@@ -6,6 +6,7 @@
 #include "capture/numbers/symbolic_int.h"
 #include "capture/tape/node_operators.h"
 #include "capture/tape/view_origins.h"
+#include "ops/rules/loop_node.h"
 #include "transforms/autodiff.h"
 
 namespace tatara::capture {
@@ -157,8 +158,14 @@ HeldMemory HeldByHost::of_group(const GraphStage& part, const std::vector<ValueI
     });
     if (!flows) continue;
     if (node.location.call < 0 || static_cast<size_t>(node.location.call) >= tape_.nodes().size()) return {};
-    if (!contains(calls, node.location.call)) calls.push_back(node.location.call);
+    calls.push_back(node.location.call);
+    for (const auto& [first, last] : made_.loops) {  // all of its turns
+      const bool here = is_loop(*node.op) && first <= node.location.call && node.location.call <= last;
+      for (int call = std::max(first, 0); here && call <= last; ++call) calls.push_back(call);
+    }
   }
+  std::sort(calls.begin(), calls.end());
+  calls.erase(std::unique(calls.begin(), calls.end()), calls.end());
   std::vector<int> interesting, kept;
   const auto add = [&](int slot, ValueId v) {
     if (slot >= 0 && v != kNoValue && reached[static_cast<size_t>(v)]) interesting.push_back(slot);

@@ -574,7 +574,8 @@ CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Ta
                                   const CompileOptions& options) {
   const Tape& tape = *whole;
   const Mask needs = inputs_needing_grad(made, tape);
-  made.graph = roll_loops(made.graph, true, options.passes);
+  made.graph = roll_loops(made.graph, true, options.passes, &made.loops);
+  if (!made.loops.empty()) made.slots.clear();  // values have other numbers
   CompiledTraining result;
   const std::vector<GraphStage> parts = split_stages(made.graph, needs);
   const Ref stages = Ref::steal(PyList_New(0));

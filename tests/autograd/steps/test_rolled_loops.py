@@ -203,3 +203,32 @@ def test_a_loop_inside_of_a_loop_and_one_behind_another() -> None:
     for grad in (False, True):
         for _ in range(2):
             _check(_run(compiled, [x, w], grad), _run(layers, [x, w], grad), "layers")
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_inputs_written_to_before_the_pass(kept: bool) -> None:
+    """Eager refuses a pass whose kept tensors were written to since, and no other."""
+
+    def added(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        h = torch.zeros(4)
+        for t in range(30):
+            h = torch.tanh(h * w + (x[t] * w if kept else x[t]))
+        return h
+
+    compiled = tatara.compile(added, fullgraph=True)
+    for _ in range(2):
+        outcomes = []
+        for function in (added, compiled):
+            torch.manual_seed(0)
+            x, w = torch.randn(30, 4), torch.randn(4, requires_grad=True)
+            out = function(x, w)
+            x.mul_(2)
+            try:
+                out.sum().backward()
+                outcomes.append(w.grad)
+            except RuntimeError as error:
+                outcomes.append(str(error)[:60])
+        if isinstance(outcomes[0], str):
+            assert outcomes[1] == outcomes[0]
+        else:
+            torch.testing.assert_close(outcomes[1], outcomes[0], rtol=1e-4, atol=1e-5)

@@ -18,7 +18,7 @@ using ArrayRef = NumpyGraph::ArrayRef;
 NumpyGraph::NumpyGraph(const Tape& tape, const NumpyApi& np, For purpose, Tests tests)
     : tape_(tape),
       np_(np),
-      result_{Graph(std::make_shared<ExprContext>()), {}, {}, {}, {}, {}, false, {}, {}, {}},
+      result_{Graph(std::make_shared<ExprContext>()), {}, {}, {}, {}, {}, false, {}, {}, {}, {}},
       builder_(result_.graph, DType::kFloat64),
       fz_(builder_),
       refs_(tape.slots().size(), -1),
