@@ -27,7 +27,7 @@ struct TapeGraph {
   std::vector<size_t> host_nodes;
   /// Nodes that change the shape of inputs in place, or of views of them: to be called, or counted as writes, behind the graph.
   std::vector<size_t> late_nodes;
-  std::map<ValueId, int> slots;  // of values: the first slot of each
+  std::map<ValueId, int> slots;            // of values: the first slot of each
   std::vector<std::pair<int, int>> loops;  // the first and the last call of each loop that is a node
 };
 

@@ -52,11 +52,26 @@ void count_compiled(const CompileResult& compiled) {
   stats().cache_hits += static_cast<uint64_t>(compiled.cache_hits);
 }
 
+/// The same with gradients.
+CompiledTraining train_rolled(TapeGraph made, const std::shared_ptr<const Tape>& tape, const CompileOptions& options) {
+  try {
+    TapeGraph rolled = made;
+    rolled.graph = roll_loops(made.graph, true, options.passes, &rolled.loops);
+    if (!rolled.loops.empty()) {
+      rolled.slots.clear();  // values have other numbers
+      return compile_training(std::move(rolled), tape, options);
+    }
+  } catch (const Unsupported& error) {
+    TATARA_LOG(kGraph, "a loop is written out: ", error.what());
+  }
+  return compile_training(std::move(made), tape, options);
+}
+
 /// Forward and backward plans; the report shows all of them.
 CompiledPart compiled_for_training(Entry& entry, TapeGraph made, const std::shared_ptr<const Tape>& tape,
                                    const CompileOptions& options) {
   const std::shared_ptr<ExprContext> ctx = made.graph.ctx_ptr();
-  CompiledTraining training = compile_training(std::move(made), tape, options);
+  CompiledTraining training = train_rolled(std::move(made), tape, options);
   for (const CompileResult& compiled : training.results) {
     entry.report.lowered_text += compiled.lowered_text;
     count_compiled(compiled);

@@ -6,6 +6,7 @@
 #include "capture/run/runner.h"
 #include "capture/tape/transaction.h"
 #include "ops/core/op_def.h"
+#include "runtime/plan/loop_plan.h"
 #include "support/cancel.h"
 #include "support/str_cat.h"
 
@@ -121,6 +122,7 @@ Ref kernel_dict(const PlanKernel& kernel) {
 /// Why an operator is not in a kernel.
 std::string_view host_reason(const HostCall& call, const Graph* graph) {
   constexpr std::string_view kNoLowering = "no lowering is written for it: it runs by its host kernel";
+  if (is_loop_call(call)) return "a loop, whose turns are runs of a plan of its own";
   if (graph == nullptr || call.node < 0) return "runs by its host kernel";
   const OpDef& op = *graph->node(call.node).op;
   switch (op.kind) {

@@ -16,7 +16,6 @@
 #include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/made_once.h"
-#include "transforms/passes.h"
 #include "transforms/stages.h"
 
 namespace tatara::capture {
@@ -574,8 +573,6 @@ CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Ta
                                   const CompileOptions& options) {
   const Tape& tape = *whole;
   const Mask needs = inputs_needing_grad(made, tape);
-  made.graph = roll_loops(made.graph, true, options.passes, &made.loops);
-  if (!made.loops.empty()) made.slots.clear();  // values have other numbers
   CompiledTraining result;
   const std::vector<GraphStage> parts = split_stages(made.graph, needs);
   const Ref stages = Ref::steal(PyList_New(0));

@@ -1,5 +1,6 @@
 #include "runtime/plan/executable.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -93,12 +94,39 @@ void Executable::Impl::run_one_by_one(RunContext& context, RunIo& io) const {
   context.gpu_arena = nullptr;
 }
 
+namespace {
+
+/// Of all steps, each once.
+std::vector<std::string> operators_of(const Plan& plan) {
+  std::vector<std::string> found;
+  const auto add = [&found](const std::string& op) {
+    if (std::find(found.begin(), found.end(), op) == found.end()) found.push_back(op);
+  };
+  for (const PlanStep& step : plan.steps) {
+    if (const auto* call = std::get_if<HostCall>(&step)) {
+      add(call->op);
+      continue;
+    }
+    const KernelLaunch& launch = std::get<KernelLaunch>(step);
+    for (const std::string& op : plan.kernels[static_cast<size_t>(launch.kernel)].fused_ops) add(op);
+  }
+  return found;
+}
+
+}  // namespace
+
 HistoryEvent Executable::Impl::describe_step(size_t i, const RunContext& context) const {
   HistoryEvent event;
   event.graph = number;
   event.step = static_cast<int>(i);
   event.thread = history_thread();
   const auto* step = std::get_if<KernelLaunch>(&programs.plan.steps[i]);
+  if (const LoopPlan* const loop = programs.steps[i].loop.get(); loop != nullptr) {
+    event.name = "loop";
+    event.iterations = loop->turns;
+    event.operators = operators_of(loop->body->plan());
+    return event;
+  }
   if (step == nullptr) {
     event.kind = HistoryEvent::Kind::kHostCall;
     event.name = std::get<HostCall>(programs.plan.steps[i]).op;
