@@ -118,14 +118,33 @@ CompiledPart compile_part(Entry& entry, TapeGraph made, const std::shared_ptr<co
   return part;
 }
 
+namespace {
+
+/// Throws where the graph has no gradients.
+void differentiate(const Graph& graph, const std::vector<bool>& needs, const CompileOptions& options) {
+  for (const GraphStage& stage : split_stages(graph, needs)) {
+    static_cast<void>(joint_graph(differentiable_form(stage.graph, stage.needs, options.passes), stage.needs));
+  }
+}
+
+}  // namespace
+
 void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api) {
   const Tape& tape = *entry.tape;
   try {
     const TapeGraph made = build_graph(tape, api, options.passes);
     if (!is_training_tape(tape) || follows_histories(tape)) return;
-    for (const GraphStage& stage : split_stages(made.graph, inputs_needing_grad(made, tape))) {
-      static_cast<void>(joint_graph(differentiable_form(stage.graph, stage.needs, options.passes), stage.needs));
+    const std::vector<bool> needs = inputs_needing_grad(made, tape);
+    try {
+      const Graph rolled = roll_loops(made.graph, true, options.passes);
+      if (rolled.num_nodes() < made.graph.num_nodes()) {
+        differentiate(rolled, needs, options);
+        return;
+      }
+    } catch (const Error&) {
+      forget_error();  // which call it is, the turns written out say
     }
+    differentiate(made.graph, needs, options);
   } catch (const Error& error) {
     forget_error();
     if (error.location().call < 0) return;  // the compilation says it
