@@ -18,6 +18,9 @@ namespace {
 
 constexpr size_t kFewestTurns = 24;
 constexpr int kMostTries = 8;
+constexpr size_t kMostLastTurns = 8;  // turns at the end that are written out for what is read of them
+constexpr size_t kRowsPerRead = 4;    // of a stack, for each that is read
+constexpr int64_t kFewStackBytes = 1 << 20;
 constexpr size_t kFewestRows = 4;  // of a list of tensors, to be taken as a part of a stack
 
 bool joins(const Node& node, bool& stacks) {
@@ -70,10 +73,10 @@ class LoopRoller {
       return false;
     }
     if (training_ && !results_fit(why_not)) return false;
-    if (!find_reads()) {
-      // The last turn is written out: what is read of it alone then needs no row for each turn.
-      --s_.turns;
-      if (!describe_turns(graph_, s_) || !find_reads()) {
+    if (const size_t last = find_reads(); last > 0) {
+      // The last turns are written out: what is read of them alone then needs no row for each turn.
+      s_.turns -= std::min(last, s_.turns);
+      if (s_.turns < kFewestTurns / 2 || !describe_turns(graph_, s_) || find_reads() > 0) {
         why_not = "what is read of turns";
         return false;
       }
@@ -115,8 +118,10 @@ class LoopRoller {
     return false;
   }
 
-  /// Values of turns by the place, with the turns that they are read of. False: something is read of the last turn alone.
-  bool find_reads() {
+  /// Finds what needs a row for each turn. How many of the last turns something is read of alone; all, where it is read of so few
+  /// turns that the rows would take much more memory than they do.
+  size_t find_reads() {
+    size_t alone = 0;
     stacked_.clear();
     std::map<TurnValue, std::set<size_t>> read;
     const auto look = [&](ValueId v) {
@@ -131,10 +136,19 @@ class LoopRoller {
     for (const auto& [value, turns] : read) {
       const bool kept = std::all_of(turns.begin(), turns.end(), [&](size_t t) { return final_of(value, t) >= 0; });
       if (kept) continue;
-      if (turns.size() == 1 && *turns.begin() + 1 == s_.turns) return false;
+      const size_t last = s_.turns - *turns.begin();
+      if (last <= kMostLastTurns) alone = std::max(alone, last);
+      if (last > kMostLastTurns && turns.size() * kRowsPerRead < s_.turns && bytes_of(value) > kFewStackBytes)
+        alone = s_.turns;
       stacked_.insert(value);
     }
-    return true;
+    return alone;
+  }
+
+  /// Of all rows.
+  int64_t bytes_of(const TurnValue& value) const {
+    const TensorType& type = graph_.type(model(value.place).outputs[static_cast<size_t>(value.output)]);
+    return type.numel(graph_.ctx()).const_value() * dtype_size(type.dtype) * static_cast<int64_t>(s_.turns);
   }
 
   /// The carried value that is this one after the last turn; -1: none is.
