@@ -122,7 +122,7 @@ HistoryEvent Executable::Impl::describe_step(size_t i, const RunContext& context
   event.thread = history_thread();
   const auto* step = std::get_if<KernelLaunch>(&programs.plan.steps[i]);
   if (const LoopPlan* const loop = programs.steps[i].loop.get(); loop != nullptr) {
-    event.name = "loop";
+    event.name = std::get<HostCall>(programs.plan.steps[i]).op;
     event.iterations = loop->turns;
     event.operators = operators_of(loop->body->plan());
     return event;
