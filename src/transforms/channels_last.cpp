@@ -195,7 +195,10 @@ class Relayout {
     if (type.device.kind != DeviceKind::kCuda) return false;
     bool stayed = false;
     for_each_operand(node, [&](ValueId v) {
-      stayed = stayed || (from_.type(v).sizes == type.sizes && !has_moved(v) && !last_.contains(copy_[v]));
+      const TensorType& operand = from_.type(v);
+      const bool is_whole =
+          operand.sizes == type.sizes && ops::is_dense(from_.ctx(), operand);  // none that is expanded
+      stayed = stayed || (is_whole && !has_moved(v) && !last_.contains(copy_[v]));
     });
     return stayed;
   }

@@ -84,7 +84,10 @@ bool TraceEnds::cancellable(const std::function<void()>& work) const {
 bool TraceEnds::can_take_back() const {
   const Trace& t = *trace_;
   // The function whose result the cache would keep is not done, and would say it again.
-  return t.transaction.can_undo() && !calls().has_said_once();
+  // A guard of torch's that was entered for real (DisableTorchFunctionSubclass) would stay.
+  const bool guarded = api_.present() && TorchNative::get().reads_state() &&
+                       TorchNative::get().state().overrides != t.state.native.overrides;
+  return !guarded && t.transaction.can_undo() && !calls().has_said_once();
 }
 
 bool TraceEnds::take_back() {

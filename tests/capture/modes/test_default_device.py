@@ -162,3 +162,17 @@ def test_other_modes_wait() -> None:
         same(compiled(x), makes(x))
     assert tatara.stats()["fallbacks"] == 2
     assert tatara.stats()["graphs"] == 1
+
+
+def test_a_break_in_a_block_with_classes_left_out() -> None:
+    def program(x: Tensor) -> Tensor:
+        with torch._C.DisableTorchFunctionSubclass(), torch.device("cpu"):
+            if x.sum().item() > 0:
+                x = x + torch.ones(2)
+        return x
+
+    compiled = tatara.compile(program)
+    for sign in (1, 1, -1, 1):
+        x = sign * torch.ones(2)
+        same(compiled(x), program(x))
+        assert torch._C._is_torch_function_enabled()
