@@ -96,7 +96,7 @@ def test_kernels_do_not_grow_with_turns(grad: bool) -> None:
                 _run(compiled, args, grad)
         counts.append(history.launched)
         assert history.compiled < 20
-        assert len([event for event in history.events if event.name == "loop"]) >= 2
+        assert len([event for event in history.events if event.name == "tatara::loop"]) >= 2
     assert counts[0] == counts[1]
 
 
