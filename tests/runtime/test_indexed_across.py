@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 from results import same  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 CASES: dict[str, Callable[[Any, Any], Any]] = {
     "index_select": lambda x, i: x.index_select(0, i),
     "of another operation": lambda x, i: x.index_select(0, (i + 1) % 3),
@@ -38,4 +40,4 @@ def test_forward_and_backward(name: str, order: tuple[int, ...]) -> None:
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
     tatara.compile(f)(ours, i).square().sum().backward()
     f(theirs, i).square().sum().backward()
-    torch.testing.assert_close(ours.grad, theirs.grad)
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-4)
