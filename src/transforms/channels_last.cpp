@@ -55,18 +55,12 @@ bool gains_on_cpu(ExprContext& ctx, const Node& node, const ImageArgs& images, c
   return elements(ctx, x) >= kInputToWeights * elements(ctx, w);
 }
 
-std::optional<int64_t> groups_of(const Node& node, const ImageArgs& images) {
-  const auto* scalar = std::get_if<Scalar>(&node.args[images.groups]);
-  const int64_t* groups = scalar != nullptr ? std::get_if<int64_t>(scalar) : nullptr;
-  return groups != nullptr ? std::optional(*groups) : std::nullopt;
-}
-
 /// cuDNN. Its fast kernels have channels last, and others' images are copied before and after them (docs/decisions/073). Few
 /// images are not worth a kernel of ours that copies them.
 bool gains_on_gpu(ExprContext& ctx, const Node& node, const ImageArgs& images, const TensorType& x, const TensorType& w,
                   bool with_gradients) {
   if (x.dtype != DType::kFloat32 && x.dtype != DType::kFloat16 && x.dtype != DType::kBFloat16) return false;
-  if (groups_of(node, images) != 1) return false;
+  if (!is_in_one_group(node, images)) return false;
   constexpr double kLeast = 1 << 20;
   if (elements(ctx, x) < kLeast) return false;
   if (x.dim() == 4) return true;
@@ -90,7 +84,7 @@ OnGpu on_gpu(const Graph& g, const PassOptions& options) {
   for (const Node& node : g.nodes()) {
     const std::optional<ImageArgs>& images = node.op->traits.images;
     if (!images) continue;
-    ++(groups_of(node, *images) == 1 ? plain : grouped);
+    ++(is_in_one_group(node, *images) ? plain : grouped);
     result.with_gradients = result.with_gradients || images->gradient_strides.has_value();
   }
   // The copies between the plans of a training stage would take what the convolutions gain.

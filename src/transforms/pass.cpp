@@ -85,6 +85,12 @@ Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map) {
   return to;
 }
 
+bool is_in_one_group(const Node& node, const ImageArgs& images) {
+  const auto* scalar = std::get_if<Scalar>(&node.args[images.groups]);
+  const int64_t* groups = scalar != nullptr ? std::get_if<int64_t>(scalar) : nullptr;
+  return groups != nullptr && *groups == 1;
+}
+
 bool fills_zeros(const Node& node) {
   if (!node.op->traits.fills || node.args.size() < 2) return false;
   const auto* fill = std::get_if<Scalar>(&node.args[1]);

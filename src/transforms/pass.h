@@ -11,6 +11,8 @@
 
 namespace tatara {
 
+struct ImageArgs;  // ops/core/op_def.h
+
 /// Runs `pass` unless the options skip it (then a copy of the graph comes back), logs its time and effect under
 /// TATARA_LOG=passes, and checks the result.
 Graph run_pass(std::string_view name, const Graph& graph, const PassOptions& options,
@@ -56,6 +58,9 @@ ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t fir
 
 /// Whether its result is zeros, and says so.
 bool fills_zeros(const Node& node);
+
+/// Whether the convolution is known to have a single group.
+bool is_in_one_group(const Node& node, const ImageArgs& images);
 
 /// Whether the value is an input that the graph writes to. A write of what is there already says that later graphs write to it.
 bool is_written(const Graph& graph, ValueId v);

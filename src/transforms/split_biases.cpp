@@ -17,9 +17,7 @@ std::optional<size_t> bias_of(const Graph& g, const Node& node) {
   const auto* input = std::get_if<TensorArg>(&node.args[images->last]);
   if (input == nullptr || g.type(input->value).device.kind != DeviceKind::kCuda) return std::nullopt;
   // Those of groups have kernels of ATen's that take a bias.
-  const auto* scalar = std::get_if<Scalar>(&node.args[images->groups]);
-  const int64_t* groups = scalar != nullptr ? std::get_if<int64_t>(scalar) : nullptr;
-  if (groups == nullptr || *groups != 1 || is_complex(g.type(input->value).dtype)) return std::nullopt;
+  if (!is_in_one_group(node, *images) || is_complex(g.type(input->value).dtype)) return std::nullopt;
   const size_t place = images->last + 2;
   const auto* bias = std::get_if<TensorArg>(&node.args[place]);
   if (bias == nullptr || bias->value == kNoValue) return std::nullopt;
