@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import operator
 import pathlib
+import random
 import sys
 import types
 from collections.abc import Iterator
@@ -40,21 +42,30 @@ def _make_seeds_cheap() -> None:
             kind.traceback = types.SimpleNamespace(format_stack=list)
 
 
+def _seed() -> None:
+    """Each test draws the same numbers in each run, in whatever order and processes the tests run."""
+    random.seed(0)
+    for name, seed in (("numpy", "random.seed"), ("torch", "manual_seed")):
+        if (module := sys.modules.get(name)) is not None:
+            operator.attrgetter(seed)(module)(0)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Iterator[None]:
     _leave_modules_out()
     _make_seeds_cheap()
+    _seed()
     return (yield)
 
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    """No entries from other tests, and the same random numbers in each."""
-    torch = pytest.importorskip("torch")
+    """No entries from other tests, and the same random numbers in each, whatever fixtures of whole modules drew."""
+    pytest.importorskip("torch")
     import tatara
 
     tatara.reset()
-    torch.manual_seed(0)
+    _seed()
     yield
     tatara.reset()
 

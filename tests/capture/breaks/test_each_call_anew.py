@@ -201,7 +201,7 @@ def test_a_mask_that_numpy_draws(draw: Callable[..., Any], given: str) -> None:
         torch.testing.assert_close(*gradients)
 
     if draw is _spans:
-        settles(step, learning=10)
+        settles(step, learning=40)  # three spans are drawn in one step of ten
     else:  # a turn of the loop is as rare as it is drawn
         for _ in range(30):
             step()
