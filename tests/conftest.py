@@ -71,6 +71,15 @@ def fresh() -> Iterator[None]:
 
 
 @pytest.fixture
+def host_products() -> Iterator[None]:
+    """Products of matrices are the host's calls, whatever their size."""
+    import tatara
+
+    with tatara.config.patch(disable="cpu_products"):
+        yield
+
+
+@pytest.fixture
 def no_grad() -> Iterator[None]:
     """The test runs under torch.no_grad()."""
     torch = pytest.importorskip("torch")

@@ -178,15 +178,18 @@ void emit_group(State& s, int unit) {
   Expr elements = s.ctx.constant(1);
   for (const Expr e : space.dims) elements = elements * e;
   const std::vector<RowCopy> copies = copy_into_row_order(s, group, dry.accesses, elements);
-  NestPlan plan = plan_nest(s, space, dry.accesses, dry.index_uses);
+  NestPlan plan = plan_nest(s, space, dry.accesses, dry.index_uses, true, product_lanes(s, group));
   if (space.has_reduction && !s.options.gpu) keep_between_walks(s, group, dry.accesses, plan, trial.needed_twice());
-  const bool thin = space.has_reduction && share_weight(s, group, plan);
+  const bool tiled = space.has_reduction && tile_products(s, group, dry.accesses, plan);
+  const bool thin = tiled || (space.has_reduction && share_weight(s, group, plan));
   const bool may_split = space.has_reduction && walks_once(group) && !thin;
   const auto chunked = may_split ? split_reduction(s, plan) : std::nullopt;
   if (!chunked) {
     if (!thin) copy_narrow_dim(s, group, dry.accesses, plan);
     share_rows(s, group, dry.accesses, dry.work.operations, plan);
-    if (!plan.tile && !s.options.gpu) {
+    const bool again =
+        std::any_of(plan.copies.begin(), plan.copies.end(), [](const NestPlan::Copies& c) { return c.last.valid(); });
+    if (!plan.tile && !s.options.gpu && !again) {
       auto pairs = replaceable(s, group, dry.accesses);
       for (const auto& [key, host] : plan.kept_in_result) {
         const BufferId taken = s.values[static_cast<size_t>(host)].storage->buffer;

@@ -332,6 +332,7 @@ class Former {
     } else if (s_.options.gpu) {
       check_parallelism(*refined, split.empty() ? unit.group.members : split, member);
     } else {
+      keep_products_plain(s_, split.empty() ? unit.group.members : split, member);
       check_cost(unit.group, *refined, split.empty() ? unit.group.members : split, member, alone);
     }
     unit.group.space = s_.spaces.intern(std::move(*refined));

@@ -170,6 +170,8 @@ std::vector<Expr> GroupEmitter::index_of(const Member& m) const {
   for (const NestPlan::Copies& c : plan_.copies) {
     const Expr copy = s_.ctx.constant(rest % c.count);
     place[c.dim] = c.follow ? c.dim + copy : copy;
+    // The loop's variable: the dim itself may stand for others with it, and is thought to be shorter.
+    if (c.last.valid()) place[c.dim] = s_.ctx.min(plan_.substitution.at(c.dim) + copy, c.last);
     rest /= c.count;
   }
   for (Expr& e : index) e = s_.simplify(s_.ctx.substitute(e, place));

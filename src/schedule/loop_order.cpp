@@ -78,10 +78,10 @@ class Planner {
   Planner(State& s, const Space& space, const std::vector<Access>& accesses, const std::vector<Expr>& uses)
       : s_(s), space_(space), accesses_(accesses), uses_(uses) {}
 
-  NestPlan plan(bool vectorise_reduced) {
+  NestPlan plan(bool vectorise_reduced, Expr lanes) {
     merge();
-    const int vector = choose_vector(vectorise_reduced);
-    return build(vector);
+    const int wanted = lanes.valid() ? loop_of(lanes) : -1;
+    return build(wanted >= 0 ? wanted : choose_vector(vectorise_reduced));
   }
 
   NestEstimate estimate() {
@@ -222,6 +222,14 @@ class Planner {
       }
     }
     return best;
+  }
+
+  /// The loop whose neighbours are those of a dim; -1: there is none.
+  int loop_of(Expr dim) const {
+    for (size_t m = 0; m < merged_.size(); ++m) {
+      if (position(m) == dim) return static_cast<int>(m);
+    }
+    return -1;
   }
 
   Expr position(size_t m) const { return space_.symbols[merged_[m].dims.back()]; }
@@ -431,8 +439,8 @@ NestPlan plain_nest(const Space& space) {
 }
 
 NestPlan plan_nest(State& s, const Space& space, const std::vector<Access>& accesses,
-                   const std::vector<Expr>& index_uses, bool vectorise_reduced) {
-  return Planner(s, space, accesses, index_uses).plan(vectorise_reduced);
+                   const std::vector<Expr>& index_uses, bool vectorise_reduced, Expr lanes) {
+  return Planner(s, space, accesses, index_uses).plan(vectorise_reduced, lanes);
 }
 
 NestEstimate estimate_nest(State& s, const Space& space, const std::vector<Access>& accesses,

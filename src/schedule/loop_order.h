@@ -45,6 +45,7 @@ struct NestPlan {
     Expr dim;
     int64_t count = 1;
     bool follow = false;  // the dim has a loop, over groups of so many elements; else it has none, and these are all
+    Expr last = {};       // where the last group is not full: the last element, which is computed again
   };
   std::vector<Copies> copies;
   int64_t side_by_side() const {
@@ -60,12 +61,19 @@ inline int64_t gpu_tile_pitch(int64_t lanes, DType dtype) { return lanes + std::
 
 /// Each dim a serial loop: for finding out what is accessed.
 NestPlan plain_nest(const Space& space);
+/// `lanes`: the dim of the vector loop; invalid: chosen by how memory is accessed.
 NestPlan plan_nest(State& s, const Space& space, const std::vector<Access>& accesses,
-                   const std::vector<Expr>& index_uses, bool vectorise_reduced = true);
+                   const std::vector<Expr>& index_uses, bool vectorise_reduced = true, Expr lanes = Expr());
 /// On a GPU, where rows read what their neighbours read, too: a thread computes several of them. `ops`: scalar operators of one.
 void share_rows(State& s, const Group& group, const std::vector<Access>& accesses, int ops, NestPlan& plan);
 /// A product with few rows: all of them, and some results of each, are done side by side. False: the group is none.
 bool share_weight(State& s, const Group& group, NestPlan& plan);
+/// The dim along which products on a CPU want the vector loop; invalid: there are none.
+Expr product_lanes(State& s, const Group& group);
+/// Products on a CPU: several rows side by side in registers, and chunks of columns that stay in the cache. False: the group has none.
+bool tile_products(State& s, const Group& group, const std::vector<Access>& accesses, NestPlan& plan);
+/// Throws CannotFuse where that would no longer be possible.
+void keep_products_plain(State& s, const std::vector<Member>& others, const Member& member);
 /// How the loops of such a nest access memory.
 struct NestEstimate {
   NestPlan plan;

@@ -53,16 +53,15 @@ bool share_weight(State& s, const Group& group, NestPlan& plan) {
     if (count.lo != count.hi) return false;
     rows = std::min(count.hi, kMostFew);
     while (count.hi % rows != 0) --rows;
-    const bool parallel = std::all_of(plan.outer.begin(), plan.outer.end(),
-                                      [](const LoopSpec& l) { return l.kind == LoopKind::kParallel; });
-    if (rows < count.hi && !parallel) return false;
     plan.copies.push_back({few, rows, rows < count.hi});
-    plan.outer.erase(own);
+    const auto behind = plan.outer.erase(own);
     if (rows < count.hi) {
       // Blocks of rows follow each other while what they share of the matrix is near.
       const Expr blocks = s.ctx.constant(count.hi / rows), block = s.pooled_symbol(blocks, 211);
       plan.substitution[few] = block * s.ctx.constant(rows);
-      plan.outer.push_back({block, blocks, LoopKind::kParallel, Expr(), Expr()});
+      const bool parallel = std::all_of(plan.outer.begin(), plan.outer.end(),
+                                        [](const LoopSpec& l) { return l.kind == LoopKind::kParallel; });
+      plan.outer.insert(parallel ? plan.outer.end() : behind, {block, blocks, LoopKind::kParallel, Expr(), Expr()});
     }
   }
   int64_t sums = 0;

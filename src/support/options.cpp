@@ -166,6 +166,7 @@ const std::vector<OptionInfo>& option_table() {
                       "canonicalize",
                       "split_biases",
                       "channels_last",
+                      "cpu_products",
                       "cse",
                       "dce",
                       "decompose",

@@ -23,6 +23,8 @@ Graph channels_last(const Graph& graph, const PassOptions& options = {});
 Graph own_products(const Graph& graph, const PassOptions& options = {});
 /// Products of a computed matrix (a dequantised weight) with a few rows as reductions in whose loops the matrix is computed.
 Graph thin_products(const Graph& graph, const PassOptions& options = {});
+/// On CPUs: products of matrices that stay in the cache as reductions, where that is faster than the host's.
+Graph cpu_products(const Graph& graph, const PassOptions& options = {});
 /// Splits big products on GPUs whose result has rows of an odd length, so that most of it is done by the host's fast kernels.
 Graph align_matmuls(const Graph& graph, const PassOptions& options = {});
 /// Gives attention on GPUs masks with contiguous rows, without which the host computes it in single steps.

@@ -30,19 +30,6 @@ constexpr int64_t kSetBytes = 1024;       // of this distance, or multiples of i
 constexpr int64_t kApart = 64;            // and are moved apart by so many bytes
 constexpr int kMostNodes = 64;            // that compute the matrix
 
-/// Places of the operands of a product, and of the factors of addmm.
-struct Form {
-  size_t left = 0;
-  bool added = false, vector = false;
-};
-std::optional<Form> form_of(const Node& node) {
-  const std::string& name = node.op->name;
-  if (name == "mm") return Form{0, false, false};
-  if (name == "mv") return Form{0, false, true};
-  if (name == "addmm") return Form{1, true, false};
-  return std::nullopt;
-}
-
 int64_t known(Expr e) { return e.is_const() ? e.const_value() : 0; }
 
 /// How a weight that is unpacked from fewer words divides what is summed over: into `parts` of `run` neighbours each, again and again.
@@ -140,7 +127,7 @@ class Chain {
 
 /// A product that becomes a reduction: `weight` is seen as [outer, inner], `rows` as [rows, inner].
 struct Thin {
-  Form form;
+  ProductArgs form;
   bool weight_left = false;  // [outer, inner] x [inner, rows]
   Expr rows = {};
   int64_t outer = 1, inner = 1;
@@ -190,8 +177,8 @@ bool beats_host(const Thin& thin, const TensorType& weight) {
 
 std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, const Node& node,
                                  const PassOptions& options) {
-  const std::optional<Form> form = form_of(node);
-  if (!form) return std::nullopt;
+  const std::optional<ProductArgs> form = product_args(node);
+  if (!form || form->batched) return std::nullopt;
   const auto* left = std::get_if<TensorArg>(&node.args[form->left]);
   const auto* right = std::get_if<TensorArg>(&node.args[form->left + 1]);
   if (left == nullptr || right == nullptr) return std::nullopt;
@@ -255,6 +242,7 @@ class Writer {
       v = b_.reshape(v, {count, number(periods), number(parts), number(run)});
       if (is_rows) v = ops::contiguous_copy(b_, b_.permute(v, {2, 0, 1, 3}));
     }
+    if (is_rows && !b_.type(v).strides.back().is_const(1)) v = ops::contiguous_copy(b_, v);
     if (is_rows) v = apart(v, parts * known_rows(), thin_.inner / parts);
     for (int64_t i = 0; i < parts; ++i) {
       ValueId part = v;

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("fresh", "no_grad", "own_cache")
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad", "own_cache", "host_products")
 
 
 def program(x: Any, y: Any) -> Any:

@@ -15,7 +15,7 @@ import tatara  # noqa: E402
 from tatara.report._html import render  # noqa: E402
 from tatara.report._layout import layered  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("fresh", "no_grad", "own_cache")
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad", "own_cache", "host_products")
 
 
 X, W = torch.randn(48, 32), torch.randn(32, 40)

@@ -16,7 +16,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 @pytest.fixture(autouse=True)
 def native() -> Iterator[None]:
-    with tatara.config.patch(matmul="native"):
+    with tatara.config.patch(matmul="native", disable="cpu_products"):
         yield
 
 

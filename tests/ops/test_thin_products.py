@@ -12,6 +12,8 @@ import torch.nn.functional as F
 import tatara
 from results import same
 
+pytestmark = pytest.mark.usefixtures("host_products")
+
 GROUP = 32
 Case = tuple[Callable[..., Any], Callable[[int, int, torch.dtype], list[torch.Tensor]]]
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/emit_cpu.h"
 #include "ops/core/parse.h"
 #include "support/error.h"
 #include "transforms/pipeline.h"
@@ -75,7 +76,8 @@ void run(const Arguments& arguments) {
   }
   Graph graph = parse_graph(read_text(arguments.file), std::make_shared<ExprContext>());
   if (arguments.verify) verify_graph(graph);
-  const PassOptions options;
+  PassOptions options;
+  options.vector_bytes = host_cpu_target().vector_bytes();  // as a compilation for this machine
   for (const GraphPass* pass : arguments.passes) {
     graph = pass->run(graph, options);
     if (arguments.verify) verify_graph(graph);

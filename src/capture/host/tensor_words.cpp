@@ -51,6 +51,7 @@ void TensorWords::find(PyObject* torch, const Ask& ask) {
     forget_error();
     return;
   }
+  if (words[kStorageWord] == 0) return;  // of another kind than those of programs
   table_ = words[0];
   const Ref shared = Ref::steal(PyObject_CallMethod(torch, "empty", "i", 1));
   const auto deleter = [](const Ref& of) { return of ? storage_of(words_at(impl_of(of.get())))[kDeleterWord] : 0; };

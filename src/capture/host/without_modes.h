@@ -7,19 +7,15 @@
 
 namespace tatara::capture {
 
-/// While it lives, the program's own modes see nothing of what torch is asked.
+/// While it lives, the program's own modes and function transforms see nothing of what torch is asked.
 class WithoutModes {
  public:
   explicit WithoutModes(PyObject* torch) {
     const Ref core = attr_or_null(torch, "_C");
-    for (const char* name : {"_DisableTorchDispatch", "DisableTorchFunction"}) {
-      const Ref type = core ? attr_or_null(core.get(), name) : Ref();
-      Ref guard = Ref::steal(type ? PyObject_CallNoArgs(type.get()) : nullptr);
-      if (guard && Ref::steal(PyObject_CallMethod(guard.get(), "__enter__", nullptr))) {
-        guards_.push_back(std::move(guard));
-      }
-      forget_error();
-    }
+    if (!core) return forget_error();
+    enter(core.get(), "_DisableTorchDispatch");
+    enter(core.get(), "DisableTorchFunction");
+    enter(core.get(), "_DisableFuncTorch");
   }
   ~WithoutModes() {
     for (; !guards_.empty(); guards_.pop_back()) {
@@ -32,6 +28,15 @@ class WithoutModes {
   WithoutModes& operator=(const WithoutModes&) = delete;
 
  private:
+  void enter(PyObject* core, const char* name) {
+    const Ref type = attr_or_null(core, name);
+    Ref guard = Ref::steal(type ? PyObject_CallNoArgs(type.get()) : nullptr);
+    if (guard && Ref::steal(PyObject_CallMethod(guard.get(), "__enter__", nullptr))) {
+      guards_.push_back(std::move(guard));
+    }
+    forget_error();
+  }
+
   std::vector<Ref> guards_;
 };
 

@@ -67,6 +67,9 @@ struct ReductionDef {
       finish;
   /// Of a product with a few rows: their dimension. A kernel computes all of them side by side, and reads what else it multiplies once.
   std::optional<size_t> few;
+  /// Of a product on a CPU: the dimension of the result along which lanes lie, and that of which several elements are computed side by
+  /// side in registers.
+  std::optional<size_t> lanes, beside;
   /// Operands that are computed into memory first, for each element is read many times.
   std::vector<int> in_memory;
 };

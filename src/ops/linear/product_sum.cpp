@@ -1,6 +1,18 @@
 #include "ops/linear/product_sum.h"
 
+#include "ops/core/op_def.h"
+
 namespace tatara {
+
+std::optional<ProductArgs> product_args(const Node& node) {
+  const std::string& name = node.op->name;
+  if (name == "mm") return ProductArgs{};
+  if (name == "mv") return ProductArgs{.vector = true};
+  if (name == "bmm") return ProductArgs{.batched = true};
+  if (name == "addmm") return ProductArgs{.left = 1, .added = true};
+  if (name == "baddbmm") return ProductArgs{.left = 1, .added = true, .batched = true};
+  return std::nullopt;
+}
 
 bool is_factor(const Arg& arg, double value) {
   const auto* scalar = std::get_if<Scalar>(&arg);

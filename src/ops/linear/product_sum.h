@@ -1,11 +1,22 @@
-// What addmm and baddbmm do beside the product.
+// Products of matrices as the host has them: where their operands are, and what addmm and baddbmm do beside the product.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "ops/core/builder.h"
 
 namespace tatara {
+
+/// A product [batch,] rows x summed by [batch,] summed [x columns].
+struct ProductArgs {
+  size_t left = 0;     // place of the left operand; the right one follows
+  bool added = false;  // something comes first that is added, and factors last
+  bool batched = false;
+  bool vector = false;  // the right one has no columns
+};
+/// Nothing where the node is no such product.
+std::optional<ProductArgs> product_args(const Node& node);
 
 /// Whether an argument is this number (an integer or a floating-point number; no bool and no symbol).
 bool is_factor(const Arg& arg, double value);

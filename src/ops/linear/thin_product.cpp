@@ -1,5 +1,5 @@
-// Products of a matrix with a few rows, as reductions: what computes the matrix (a dequantisation) is part of the loops. The pass
-// `thin_products` makes them; no program has them.
+// Products as reductions. Those of a matrix with a few rows: what computes the matrix (a dequantisation) is part of the loops. Those of
+// matrices that stay in a CPU's cache. The passes `thin_products` and `cpu_products` make them; no program has them.
 #include "ops/core/family_util.h"
 #include "support/error.h"
 
@@ -17,11 +17,11 @@ std::vector<TensorType> thin_meta(MetaContext& m) {
   return {contiguous_type(m.ctx(), compute_dtype(first.dtype), first.device, {first.sizes[0], first.sizes[1]})};
 }
 
-void lower_thin(LowerContext& c) {
+ReductionDef sum_of_products(const LowerContext& c, int64_t first_dim) {
   const DType dtype = c.result().dtype;
   const auto pairs = static_cast<size_t>(c.num_operands()) / 2;
   ReductionDef def;
-  for (int64_t d = 2; d < c.operand(0).dim(); ++d) def.dims.push_back(d);
+  for (int64_t d = first_dim; d < c.operand(0).dim(); ++d) def.dims.push_back(d);
   def.dtypes = {dtype};
   def.combine = {loops::Combine::kAdd};
   def.init = [=](LoopBuilder& b) { return std::vector{b.constant(0, dtype)}; };
@@ -38,8 +38,33 @@ void lower_thin(LowerContext& c) {
   def.fold = [=](LoopBuilder& b, std::span<const ScalarId> acc, std::span<const Expr> at) {
     return sum(b, at, acc[0]);
   };
-  def.few = static_cast<size_t>(Args(c).integer(2));
   for (size_t i = 0; i < pairs; ++i) def.in_memory.push_back(static_cast<int>(i));
+  return def;
+}
+
+void lower_thin(LowerContext& c) {
+  ReductionDef def = sum_of_products(c, 2);
+  def.few = static_cast<size_t>(Args(c).integer(2));
+  c.reduction(std::move(def));
+}
+
+/// Both operands have the sizes of the result and, behind these, that which is summed over.
+std::vector<TensorType> loop_meta(MetaContext& m) {
+  const TensorType &left = m.tensor(0), &right = m.tensor(1);
+  if (left.dim() < 3 || left.sizes != right.sizes) throw InvalidArgument("cpu_product of operands of other sizes");
+  return {contiguous_type(m.ctx(), compute_dtype(left.dtype), left.device, {left.sizes.begin(), left.sizes.end() - 1})};
+}
+
+void lower_loop(LowerContext& c) {
+  const auto rank = static_cast<size_t>(c.operand(0).dim());
+  ReductionDef def = sum_of_products(c, static_cast<int64_t>(rank) - 1);
+  def.in_memory.push_back(1);
+  if (Args(c).flag(2)) {
+    def.lanes = rank - 2;
+    def.beside = rank - 3;
+  } else {
+    def.few = rank - 3;
+  }
   c.reduction(std::move(def));
 }
 
@@ -49,6 +74,9 @@ void register_thin_product(OpRegistry& r) {
   // Of each pair the product is summed; dim `few` of the result is the one of `rows`.
   r.add(make_op({"thin_product", OpKind::kReduction, "(Tensor[] rows, Tensor[] weight, int few) -> Tensor", ""},
                 thin_meta, nullptr, lower_thin));
+  // [.., rows, columns, summed]: lanes lie along columns, rows beside each other; else lanes lie along what is summed.
+  r.add(make_op({"cpu_product", OpKind::kReduction, "(Tensor left, Tensor right, bool columns) -> Tensor", ""},
+                loop_meta, nullptr, lower_loop));
 }
 
 }  // namespace tatara

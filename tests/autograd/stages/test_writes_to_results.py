@@ -23,7 +23,9 @@ MAKERS = {
     "parts of parts": lambda x: (x * 2).reshape(-1)[3:].reshape(-1, 1)[1:],
     "part of a permuted one": lambda x: (x * 2).view(3, 5, 1).permute(1, 2, 0)[1:],
     "real part": lambda x: torch.complex(x, x * 2).real,
-    "part of a convolution": lambda x: torch.nn.functional.conv1d(x[None], torch.ones(2, 3, 2))[:, :, 1:],
+    "part of a convolution": lambda x: torch.nn.functional.conv1d(x[None], torch.ones(2, 3, 2, dtype=x.dtype))[
+        :, :, 1:
+    ],
 }
 WRITES = {
     "scaled": lambda y: y.mul_(3),
@@ -72,7 +74,7 @@ def test_writes(maker, write, make):
     program, use = make(maker, write)
     compiled = tatara.compile(program)
     for _ in range(3):
-        x = torch.randn(3, 5)
+        x = torch.randn(3, 5, dtype=torch.float64)
         expected = _outcome(lambda x: use(program, x), x)
         found = _outcome(lambda x: use(compiled, x), x)
         if isinstance(expected, str):

@@ -105,7 +105,7 @@ def test_a_whole_step_stays_channels_last(two_threads: None) -> None:
     assert len(big) >= 10
     assert all(event.iterations >= 2 for event in big)
     hosts = {event.name for event in history.events if event.kind == "host_call"}
-    assert hosts == {"aten::convolution", "aten::convolution_backward", "aten::mm"}
+    assert hosts == {"aten::convolution", "aten::convolution_backward"}
     for left, right in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-4)
         assert left.grad is not None and right.grad is not None

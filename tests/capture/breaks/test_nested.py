@@ -42,6 +42,7 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.smoke
+@pytest.mark.usefixtures("host_products")
 def test_modules_below_a_break_are_compiled(capsys: Any) -> None:
     net = Net().eval()
     compiled = tatara.compile(net)
@@ -242,6 +243,7 @@ class Nest(torch.nn.Module):
 
 
 @pytest.mark.parametrize("depth", [1, 6])
+@pytest.mark.usefixtures("host_products")
 def test_a_break_far_below_settles_as_fast_as_a_near_one(depth: int, capsys: Any) -> None:
     net = Nest(depth)
     compiled = tatara.compile(net)

@@ -152,7 +152,7 @@ def _check(ours: list[Any], theirs: list[Any]) -> None:
         assert type(a) is type(b)
         if isinstance(b, torch.Tensor):
             assert (a.dtype, a.shape, a.stride(), a.requires_grad) == (b.dtype, b.shape, b.stride(), b.requires_grad)
-            torch.testing.assert_close(a, b, equal_nan=True)
+            torch.testing.assert_close(a, b, rtol=5e-5, atol=5e-5, equal_nan=True)
         else:
             assert a == b or a != a
 
