@@ -12,7 +12,6 @@ class WithoutModes {
  public:
   explicit WithoutModes(PyObject* torch) {
     const Ref core = attr_or_null(torch, "_C");
-    if (!core) return forget_error();
     enter(core.get(), "_DisableTorchDispatch");
     enter(core.get(), "DisableTorchFunction");
     enter(core.get(), "_DisableFuncTorch");
@@ -29,7 +28,7 @@ class WithoutModes {
 
  private:
   void enter(PyObject* core, const char* name) {
-    const Ref type = attr_or_null(core, name);
+    const Ref type = core != nullptr ? attr_or_null(core, name) : Ref();
     Ref guard = Ref::steal(type ? PyObject_CallNoArgs(type.get()) : nullptr);
     if (guard && Ref::steal(PyObject_CallMethod(guard.get(), "__enter__", nullptr))) {
       guards_.push_back(std::move(guard));
