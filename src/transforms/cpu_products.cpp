@@ -17,6 +17,8 @@ namespace {
 
 constexpr int64_t kMostBytes = 1 << 22;      // of the right matrix as float32 or float64
 constexpr int64_t kMostOfFloat16 = 1 << 26;  // which the host multiplies by single elements
+constexpr int64_t kMostInnerOfComplex = 4;   // but for products of few
+constexpr int64_t kMostOfComplex = 4096;     // multiplications: parts of numbers lie beside each other
 constexpr int64_t kMostInner = 4096;         // products in a sum, that one thread adds up
 constexpr double kAlwaysHere =
     1 << 15;  // multiplications, below which the host's beginning is most of its time everywhere
@@ -69,8 +71,9 @@ class ProductCycles {
   }
 
   /// Whether the host multiplies without its library.
-  bool is_naive() const { return batched_ && rows_ * inner_ * columns_ < kNaive; }
-  double multiplications() const { return batch_ * rows_ * inner_ * columns_; }
+  bool is_naive() const { return batched_ && each() < kNaive; }
+  double each() const { return rows_ * inner_ * columns_; }
+  double multiplications() const { return batch_ * each(); }
 
   double host() const {
     double rate = kHostRate, call = kHostCall;
@@ -81,10 +84,10 @@ class ProductCycles {
     if (dtype_ == DType::kFloat16) rate = kHostFloat16;
     const bool vector = rows_ == 1 || columns_ == 1;
     const double width = vector ? columns_ : std::ceil(columns_ / kHostWidth) * kHostWidth;
-    const double each = rows_ * inner_ * width / (lanes_ * rate) + rows_ * (kHostRow + kHostElement * columns_);
-    if (!batched_) return call + each;
+    const double product = rows_ * inner_ * width / (lanes_ * rate) + rows_ * (kHostRow + kHostElement * columns_);
+    if (!batched_) return call + product;
     if (is_naive()) return kHostCall + kHostNaive * multiplications();
-    return call + batch_ * (kHostBatch + (vector ? 2 : 1) * each);
+    return call + batch_ * (kHostBatch + (vector ? 2 : 1) * product);
   }
 
   double along_columns(bool copied) const {
@@ -132,7 +135,8 @@ std::optional<CpuProduct> cpu_product(const Graph& g, const Node& node, const Pa
   const auto* right = std::get_if<TensorArg>(&node.args[form->left + 1]);
   if (left == nullptr || right == nullptr) return std::nullopt;
   const TensorType &a = g.type(left->value), &b = g.type(right->value);
-  if (!is_floating(a.dtype) || dtype_size(a.dtype) < 2 || a.device.kind == DeviceKind::kCuda) return std::nullopt;
+  const bool numbers = is_complex(a.dtype) || (is_floating(a.dtype) && dtype_size(a.dtype) >= 2);
+  if (!numbers || a.device.kind == DeviceKind::kCuda) return std::nullopt;
   if (form->added && is_factor(node.args[4], 0)) return std::nullopt;
   const size_t d = form->batched ? 1 : 0;
   ExprContext& ctx = g.ctx();
@@ -145,6 +149,9 @@ std::optional<CpuProduct> cpu_product(const Graph& g, const Node& node, const Pa
   if (is_long(ctx, ctx.mul(inner, columns), most / std::max(dtype_size(a.dtype), 4))) return std::nullopt;
   const ProductCycles cycles(ctx, *form, a, b, options.vector_bytes);
   const double host = cycles.host();
+  if (is_complex(a.dtype) && is_long(ctx, inner, kMostInnerOfComplex) && cycles.each() > kMostOfComplex) {
+    return std::nullopt;
+  }
   const bool always = cycles.is_naive() || cycles.multiplications() <= kAlwaysHere;
   if (!options.thin_weights && !always) return std::nullopt;
   const bool one_column = columns.is_const(1);

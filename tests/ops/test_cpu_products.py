@@ -17,7 +17,14 @@ from results import same
 pytestmark = pytest.mark.usefixtures("fresh")
 
 Tensor = torch.Tensor
-TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
+TOLERANCE = {
+    torch.complex64: 2e-5,
+    torch.complex128: 1e-12,
+    torch.float64: 1e-12,
+    torch.float32: 2e-5,
+    torch.bfloat16: 2e-2,
+    torch.float16: 2e-3,
+}
 
 
 def _agree(function: Callable[..., Any], *args: Any, tolerance: float = 2e-5, native: bool = True) -> Any:
@@ -32,6 +39,8 @@ def _agree(function: Callable[..., Any], *args: Any, tolerance: float = 2e-5, na
             strict=True,
         ):
             assert (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+            if other.is_complex():
+                one, other = torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj())
             scale = max(other.double().abs().max().item(), 1.0) if other.numel() else 1.0
             torch.testing.assert_close(one.double(), other.double(), rtol=tolerance, atol=tolerance * scale)
     with tatara.kernel_history() as history:
@@ -72,6 +81,20 @@ FOLLOWS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "reshaped": lambda y, bias: (y + 1).reshape(-1),
     "again": lambda y, bias: y @ y.mT,
 }
+
+
+@pytest.mark.parametrize("conjugated", [False, True])
+@pytest.mark.parametrize("sizes", [(40, 2, 2, 2), (7, 4, 4, 4), (3, 5, 3, 6), (1, 9, 4, 70), (1, 16, 16, 16)])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_numbers(dtype: torch.dtype, sizes: tuple[int, ...], conjugated: bool) -> None:
+    batch, m, k, n = sizes
+    a, b = torch.randn(batch, m, k, dtype=dtype), torch.randn(batch, n, k, dtype=dtype).mT
+
+    def program(a: Tensor, b: Tensor) -> Tensor:
+        return ((a.conj() if conjugated else a) @ (b.conj() if conjugated else b)) * 2
+
+    _agree(program, a, b, tolerance=TOLERANCE[dtype])
+    _agree(program, a[0], b[0], tolerance=TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("seed", range(160))

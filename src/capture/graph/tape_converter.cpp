@@ -6,6 +6,7 @@
 
 #include "capture/graph/hidden_views.h"
 #include "capture/graph/tape_arguments.h"
+#include "capture/graph/tape_conjugates.h"
 #include "capture/host/package.h"
 #include "capture/tape/node_operators.h"
 #include "capture/tape/opaque_operators.h"
@@ -381,6 +382,9 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
     for_each_slot(node.args.get(), [&reads](int) { reads = true; });
     if (!reads) return {constant(node)};
     if (numbers_.is_list(node)) return {numbers_.list(node)};
+  }
+  if (history_ == nullptr) {
+    if (const auto conjugated = conjugated_inside(c_, node)) return {c_.fz.fresh(*conjugated)};
   }
   const std::string in_place = view_in_place(node), name = in_place.empty() ? known_name(node) : in_place;
   if (name.empty()) return opaque_results(node);

@@ -93,6 +93,12 @@ bool any_operator(const TapeNode& node, bool OpTraits::* trait) {
                                               [trait](const auto& candidate) { return candidate.op->traits.*trait; });
 }
 
+bool any_operator(const TapeNode& node, bool (*is_one)(const OpDef&)) {
+  const Candidates* candidates = candidates_of(node);
+  return candidates != nullptr && std::any_of(candidates->begin(), candidates->end(),
+                                              [is_one](const auto& candidate) { return is_one(*candidate.op); });
+}
+
 bool hands_on_history(const TapeNode& node) {
   if (node.outputs.size() != 1 || node.sequence) return false;
   const Candidates* candidates = candidates_of(node);

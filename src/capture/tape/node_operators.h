@@ -45,5 +45,6 @@ bool takes_tensor(const TapeNode& node, size_t place);
 
 /// Whether the registry says it of one of the operators that the call may be.
 bool any_operator(const TapeNode& node, bool OpTraits::* trait);
+bool any_operator(const TapeNode& node, bool (*is_one)(const OpDef&));
 
 }  // namespace tatara::capture

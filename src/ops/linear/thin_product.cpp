@@ -24,13 +24,20 @@ ReductionDef sum_of_products(const LowerContext& c, int64_t first_dim) {
   for (int64_t d = first_dim; d < c.operand(0).dim(); ++d) def.dims.push_back(d);
   def.dtypes = {dtype};
   def.combine = {loops::Combine::kAdd};
-  def.init = [=](LoopBuilder& b) { return std::vector{b.constant(0, dtype)}; };
+  def.init = [=](LoopBuilder& b) {
+    return std::vector{is_complex(dtype) ? b.constant_complex(0, 0, dtype) : b.constant(0, dtype)};
+  };
   const auto sum = [=](LoopBuilder& b, std::span<const Expr> at, ScalarId acc) {
     for (size_t i = 0; i < pairs; ++i) {
       const ScalarId row = b.cast(b.load(static_cast<int>(i), at), dtype);
       const ScalarId weight = b.cast(b.load(static_cast<int>(pairs + i), at), dtype);
+      if (acc == loops::kNoScalar || is_complex(dtype)) {
+        const ScalarId product = b.apply2(ScalarOp::kMul, row, weight);
+        acc = acc == loops::kNoScalar ? product : b.apply2(ScalarOp::kAdd, acc, product);
+        continue;
+      }
       const ScalarId operands[] = {row, weight, acc};
-      acc = acc == loops::kNoScalar ? b.apply2(ScalarOp::kMul, row, weight) : b.apply(ScalarOp::kFma, dtype, operands);
+      acc = b.apply(ScalarOp::kFma, dtype, operands);
     }
     return std::vector{acc};
   };
