@@ -224,6 +224,8 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
   return code;
 }
 
+HostOps* host_of(const CompileOptions& options) { return options.host != nullptr ? options.host : torch_host_ops(); }
+
 /// A plan from the disk cache with all of its code. Null when either is not there.
 std::shared_ptr<Executable> find_executable(const std::string& key, const Graph& graph, const KernelTarget& target,
                                             const CompileOptions& options, CompileResult& result,
@@ -246,7 +248,7 @@ std::shared_ptr<Executable> find_executable(const std::string& key, const Graph&
   }
   std::shared_ptr<Executable> executable;
   try {
-    HostOps* const host = torch_host_ops();
+    HostOps* const host = host_of(options);
     verify_host_calls(stored->plan, host);
     std::vector<std::shared_ptr<const LoopPlan>> loops = compile_loops(stored->plan, options, result);
     executable = std::make_shared<Executable>(std::move(stored->plan), std::move(code), host, options.cuda_graphs,
@@ -292,7 +294,7 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
   }
   if (options.passes.verify && options.keep_text && has_constant_sizes(graph, schedule.plan)) {
     verify_stored_plan(schedule.plan, graph, target);
-    verify_host_calls(schedule.plan, torch_host_ops());
+    verify_host_calls(schedule.plan, host_of(options));
   }
   if (!key.empty() && schedule.plan.size_symbols.empty()) {
     keep_plan(key, schedule.plan, result.lowered_text, result.notes);
@@ -300,7 +302,7 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
   std::vector<std::shared_ptr<const LoopPlan>> loops =
       clock.run("loops", [&] { return compile_loops(schedule.plan, options, result); });
   return clock.run("load", [&] {
-    return std::make_shared<Executable>(std::move(schedule.plan), std::move(code), torch_host_ops(),
+    return std::make_shared<Executable>(std::move(schedule.plan), std::move(code), host_of(options),
                                         options.cuda_graphs, std::move(loops));
   });
 }

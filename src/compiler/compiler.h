@@ -25,6 +25,7 @@ struct CompileOptions {
   bool explain = false;   // LLVM text also of kernels that came from a cache; the lowered graph
   std::string dump = {};  // a directory for the texts of all stages; empty: none
   int64_t cuda_graphs = 8;
+  HostOps* host = nullptr;  // whose operators the plan calls; null: torch's
   // Of runners.
   bool fallback = true;
   int64_t keep_outputs_mb = 1024;

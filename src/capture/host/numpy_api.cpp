@@ -26,12 +26,13 @@ constexpr int kAligned = 0x100;
 constexpr int kWriteable = 0x400;
 
 // Places in the table of the C interface: part of NumPy's ABI.
-enum TableIndex { kDescrFromType = 45, kScalar = 60, kFromScalar = 61, kNewFromDescr = 94, kSetBaseObject = 282 };
+enum TableIndex { kDescrFromType = 45, kScalar = 60, kFromScalar = 61, kNewFromDescr = 94, kSetBaseObject = 282, kGetArrFuncs = 365 };
 using DescrFromTypeFn = PyObject* (*)(int);
 using ScalarFn = PyObject* (*)(void*, PyObject*, PyObject*);
 using FromScalarFn = PyObject* (*)(PyObject*, PyObject*);
 using NewFromDescrFn = PyObject* (*)(PyTypeObject*, PyObject*, int, const Py_ssize_t*, const Py_ssize_t*, void*, int,
                                      PyObject*);
+using GetArrFuncsFn = void** (*)(PyObject*);
 using SetBaseObjectFn = int (*)(PyObject*, PyObject*);
 
 ArrayFields* fields(PyObject* o) { return reinterpret_cast<ArrayFields*>(o); }
@@ -246,6 +247,10 @@ Ref NumpyApi::scalar(void* data, DType dtype) const {
 
 Ref NumpyApi::array_of(PyObject* scalar) const {
   return Ref::steal(reinterpret_cast<FromScalarFn>(table_[kFromScalar])(scalar, nullptr));
+}
+
+void* NumpyApi::array_function(DType dtype, int place) const {
+  return reinterpret_cast<GetArrFuncsFn>(table_[kGetArrFuncs])(descr(dtype).get())[place];
 }
 
 Ref NumpyApi::errstate() const {

@@ -69,6 +69,8 @@ class NumpyApi {
   Ref scalar(void* data, DType dtype) const;
   /// An array without dimensions holding the scalar's value.
   Ref array_of(PyObject* scalar) const;
+  /// A function of PyArray_ArrFuncs for elements of this type, by its place there (sorts, places of extremes).
+  void* array_function(DType dtype, int place) const;
 
   /// np.errstate of this context: an opaque object that changes with it. New reference.
   Ref errstate() const;

@@ -5,6 +5,7 @@
 
 #include "capture/entries/stats.h"
 #include "capture/graph/numpy/numpy_graph.h"
+#include "capture/host/numpy_loops.h"
 #include "capture/python/gil.h"
 #include "capture/run/numpy_constants.h"
 #include "capture/run/numpy_stretch.h"
@@ -51,6 +52,7 @@ class Stretch {
       strides_.push_back(integers(info.strides.get()));
     }
     for (const PlanStep& step : plan.steps) kernels_ += std::holds_alternative<KernelLaunch>(step) ? 1 : 0;
+    tests_ = kernels_ < plan.steps.size();  // loops of NumPy's stop, too
     for (const PlanKernel& kernel : plan.kernels) tests_ = tests_ || !kernel.fault_sites.empty();
   }
 
@@ -296,6 +298,15 @@ class Stretch {
 
 using Tests = NumpyGraph::Tests;
 
+/// Data decide which value the call has, which is looked at behind each run.
+bool falls(const TapeNode& node) { return bool(std::get<NumpyOperation>(node.kind).fell); }
+
+/// Data decide how large its result is, and nothing else.
+bool only_sized(const TapeNode& node) {
+  const auto& call = std::get<NumpyOperation>(node.kind);
+  return !call.decides.empty() && !call.fell && !call.crosses && !draws_by_numpy(node);
+}
+
 struct Part {
   size_t first = 0, last = 0;
   std::unique_ptr<Stretch> stretch;  // null: NumPy runs the calls
@@ -305,10 +316,13 @@ struct Part {
   ConstantCalls::Results constants = {};  // of a call that gives the same in each run
 };
 
-CompileResult compile_stretch(const Graph& graph, const CompileOptions& options) {
+CompileResult compile_stretch(const Graph& graph, const CompileOptions& given) {
+  CompileOptions options = given;
+  options.host = &numpy_host();
   CompileResult result = compile_graph(graph, options);
   for (const PlanStep& step : result.executable->plan().steps) {
-    if (std::holds_alternative<HostCall>(step)) throw Unsupported("an operator without a kernel");
+    const auto* call = std::get_if<HostCall>(&step);
+    if (call != nullptr && !is_numpy_loop(call->op)) throw Unsupported("an operator without a kernel");
   }
   stats().kernels_compiled += static_cast<uint64_t>(result.kernels_compiled);
   stats().cache_hits += static_cast<uint64_t>(result.cache_hits);
@@ -369,8 +383,9 @@ class NumpyRunner final : public GraphRunner {
         }
         if (done > 0) {
           part.faults = 0;
+          // Sizes that data decide are looked at by the plan.
           for (size_t n = part.first; n < part.last; ++n) {
-            if (!falls_as_recorded(tape, n, env)) return false;
+            if (falls(tape.nodes()[n]) && !falls_as_recorded(tape, n, env)) return false;
           }
           tape.drop_dead(env, part.first, part.last);
           continue;
@@ -454,7 +469,7 @@ class Splitter {
  private:
   bool add(const TapeNode& node, std::string& why) {
     const Ref& errstate = std::get<NumpyOperation>(node.kind).errstate;
-    if (runs_as_it_stands(node)) {
+    if (runs_as_it_stands(node) && !only_sized(node)) {
       why = crosses_to_tensors(node) ? "it is between arrays and tensors"
             : draws_by_numpy(node)   ? "it draws random numbers"
             : is_decided(node)       ? "data decide the size of its result"

@@ -17,7 +17,7 @@ class StretchGraph {
     // What data decide is looked at in each run.
     for (const TapeNode& node : tape.nodes()) {
       const auto* call = std::get_if<NumpyOperation>(&node.kind);
-      if (call == nullptr || call->decides.empty()) continue;
+      if (call == nullptr || !call->fell) continue;
       for (const int slot : node.outputs) last_[static_cast<size_t>(slot)] = std::numeric_limits<int>::max();
     }
     graph_.set_errstate(errstate);

@@ -80,7 +80,7 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
   if (PyObject* done = random_call(callable, args, kwargs); done != not_handled() || !tracing()) return done;
   if (PyFunction_Check(callable)) return numpy_builtin(callable, known, name_of(callable), args, kwargs);
   if (np.is_ufunc(callable)) {
-    bool mutates = arguments_have_out(kwargs);
+    bool mutates = arguments_have_out(kwargs) || name_of(callable) == kWritesToOperand;
     for (Py_ssize_t i = PyLong_AsSsize_t(attr(callable, "nin").get()); i < PyTuple_GET_SIZE(args); ++i) {
       mutates = mutates || PyTuple_GET_ITEM(args, i) != Py_None;
     }
@@ -241,6 +241,10 @@ PyObject* NumpyTracing::numpy_method(PyObject* callable, const KnownCall& known,
   }
   if (known.is(kArrayPlain)) {
     return not_handled();
+  }
+  if (name == "__array_wrap__" && self != nullptr && np.is_array(self) && PyTuple_GET_SIZE(args) == 1 && !kwargs &&
+      np.is_array(PyTuple_GET_ITEM(args, 0))) {
+    return Py_NewRef(PyTuple_GET_ITEM(args, 0));  // between arrays that are no subclass's
   }
   // A bound method becomes the function with self first.
   Ref function = Ref::borrow(callable), all = Ref::borrow(args);

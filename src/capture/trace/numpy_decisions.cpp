@@ -67,7 +67,7 @@ int NumpyTracing::young_target(const NumpyCall& call) const {
   PyObject* const args = call.args.get();
   PyObject* out = call.kwargs ? PyDict_GetItemString(call.kwargs.get(), "out") : nullptr;
   if (out == Py_None) out = nullptr;
-  if (out == nullptr && api_.numpy->is_ufunc(call.func.get())) {
+  if (out == nullptr && api_.numpy->is_ufunc(call.func.get()) && call.name != kWritesToOperand) {
     const Py_ssize_t inputs = PyLong_AsSsize_t(attr(call.func.get(), "nin").get());
     if (PyTuple_GET_SIZE(args) != inputs + 1) return -1;
     out = PyTuple_GET_ITEM(args, inputs);

@@ -339,6 +339,7 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   TapeNode node;
   node.args = numpy_to_tape(call.args.get(), uses, problem);
   if (call.kwargs) node.kwargs = numpy_to_tape(call.kwargs.get(), uses, problem);
+  if (call.sized && node.args && constants_alone(node)) call.sized = false;
   if (problem.empty()) problem = catch_up();
   if (problem.empty() && writes().has_changed_filters()) problem = "NumPy calls under other filters of warnings";
   if (!problem.empty() || !node.args) {

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capture/trace/trace_context.h"
@@ -13,6 +14,9 @@ struct KnownCall;
 
 /// So many calls of NumPy become a graph at most: a trace of more runs in eager.
 inline constexpr size_t kMostArrayCalls = 4000;
+
+/// The ufunc of numpy.linalg that leaves a decomposition in its operand.
+inline constexpr std::string_view kWritesToOperand = "qr_r_raw";
 
 class NumpyTracing final : public TraceFeature {
  public:

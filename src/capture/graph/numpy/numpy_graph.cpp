@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "capture/graph/numpy/numpy_rules.h"
+#include "capture/graph/numpy/numpy_rules_internal.h"
 #include "runtime/host/torch_abi.h"
 #include "support/error.h"
 #include "support/made_once.h"
@@ -194,7 +195,14 @@ void NumpyGraph::add(const TapeNode& node) {
   const NumpyRule rule = find_numpy_rule(node, np_, purpose_ == For::kTensors);
   const auto apply = [&] {
     if (rule == nullptr) throw Unsupported("no operator for numpy's " + node.name);
-    rule(*this, node);
+    try {
+      rule(*this, node);
+    } catch (const Unsupported&) {
+      // A loop of NumPy's own may do.
+      if (purpose_ != For::kArrays || rule == rule_of_loop || !is_numpy_ufunc(node, np_)) throw;
+      forget_error();
+      rule_of_loop(*this, node);
+    }
   };
   if (purpose_ == For::kArrays) {
     begin_tests(node);

@@ -124,8 +124,12 @@ bool reversed(const NumpyRules& g, const TapeNode& node, PyObject* array, PyObje
 void rule_get_item(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   PyObject* array = PyTuple_GET_ITEM(node.args.get(), 0);
-  if (reversed(g, node, array, PyTuple_GET_ITEM(node.args.get(), 1))) return;
-  Indexed indexed = index(g, array, PyTuple_GET_ITEM(node.args.get(), 1));
+  PyObject* const key = PyTuple_GET_ITEM(node.args.get(), 1);
+  if (slot_of(key) >= 0 && g.slot_dtype(key) == DType::kBool) {
+    return g.set_value(node, 0, picked_by_mask(g, array, key, node));
+  }
+  if (reversed(g, node, array, key)) return;
+  Indexed indexed = index(g, array, key);
   const ArrayRef source = g.tensor(array);
   if (!indexed.advanced) {
     if (indexed.base == source) indexed.base = g.view("alias", {TensorArg{source}});

@@ -168,6 +168,20 @@ void moment_rule(NumpyGraph& graph, const TapeNode& node, bool root) {
 void rule_var(NumpyGraph& graph, const TapeNode& node) { moment_rule(graph, node, false); }
 void rule_std(NumpyGraph& graph, const TapeNode& node) { moment_rule(graph, node, true); }
 
+/// By the loop of a ufunc for which the order of its operands is the same to it.
+void reduce_by_loop(const NumpyRules& g, const TapeNode& node, const Reduction& r, const char* ufunc) {
+  ValueId x = r.x;
+  std::vector<int64_t> dims = r.dims;
+  std::sort(dims.begin(), dims.end(), std::greater<>());
+  const Ref function = attr(g.np().numpy.get(), ufunc);
+  for (const int64_t d : dims) x = reduced_by_loop(g, function.get(), x, d);
+  std::sort(dims.begin(), dims.end());
+  for (const int64_t d : dims) {
+    if (r.keepdims) x = g.b().unsqueeze(x, d);
+  }
+  g.set_value(node, 0, x);
+}
+
 void extreme_rule(NumpyGraph& graph, const TapeNode& node, const char* op, const char* operand, int64_t fallback) {
   const NumpyRules g{graph};
   const bool ufunc = fallback != INT64_MIN;
@@ -177,7 +191,9 @@ void extreme_rule(NumpyGraph& graph, const TapeNode& node, const char* op, const
   if (ufunc) args.refuse({"dtype"});
   args.refuse({"out", "initial", "where"});
   const Reduction r = reduction(g, args, operand, fallback);
-  if (is_complex(g.b().type(r.x).dtype)) throw Unsupported("extremes of complex numbers");
+  if (is_complex(g.b().type(r.x).dtype)) {
+    return reduce_by_loop(g, node, r, op[2] == 'a' ? "maximum" : "minimum");
+  }
   g.set_value(node, 0, g.b().reduce(op, r.x, r.dims, r.keepdims));
 }
 
@@ -194,7 +210,8 @@ void without_nan_rule(NumpyGraph& graph, const TapeNode& node, const char* op, d
   args.refuse({"initial", "where"});
   const Reduction r = reduction(g, args, "array", 0);
   const DType dtype = g.b().type(r.x).dtype;
-  if (is_complex(dtype) || dtype == DType::kFloat16) throw Unsupported("extremes of such numbers");
+  if (is_complex(dtype)) return reduce_by_loop(g, node, r, least < 0 ? "fmax" : "fmin");
+  if (dtype == DType::kFloat16) throw Unsupported("extremes of such numbers");
   if (!is_floating(dtype)) return g.set_value(node, 0, g.b().reduce(op, r.x, r.dims, r.keepdims));
   const ValueId nan = g.b().unary("isnan", r.x);
   const ValueId made = g.b().reduce(op, g.b().where(nan, g.b().constant(least, dtype), r.x), r.dims, r.keepdims);
@@ -226,9 +243,17 @@ void place_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
   args.refuse({"out"});
   const ValueId x = g.read(args["a"]);
   const int64_t rank = g.b().type(x).dim();
-  if (is_complex(g.b().type(x).dtype) || rank == 0) throw Unsupported("the place of an extreme");
+  if (rank == 0) throw Unsupported("the place of an extreme");
   PyObject* axis = args["axis"];
   const bool keep = args.flag("keepdims", false);
+  if (is_complex(g.b().type(x).dtype)) {
+    const bool all = axis == nullptr || axis == Py_None;
+    if (keep || g.shape(x)[0] == 0) throw Unsupported("the place of an extreme");
+    const ValueId whole = g.b().op("clone", {TensorArg{x}, std::string("contiguous_format")});
+    const ValueId row = all ? g.b().reshape(whole, {g.b().type(x).numel(g.b().ctx())}) : x;
+    const int64_t at = all ? 0 : args.integer("axis", 0);
+    return g.set_value(node, 0, extreme_by_loop(g, row, at < 0 ? at + rank : at, op[3] == 'm' && op[4] == 'a'));
+  }
   if (axis == nullptr || axis == Py_None) {
     if (keep) throw Unsupported("keepdims of a place among all");
     return g.set_value(node, 0, g.b().op(op, {TensorArg{x}}));

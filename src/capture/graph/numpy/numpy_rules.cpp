@@ -286,11 +286,27 @@ bool is_numpys_own(const TapeNode& node, const NumpyApi& np) {
   return node.name == "clip";
 }
 
+/// A ufunc that the functions of numpy.linalg and numpy.fft call.
+bool is_of_numpys_libraries(const TapeNode& node, const NumpyApi& np) {
+  if (!np.is_ufunc(node.func.get())) return false;
+  for (const char* name : {"numpy.linalg._umath_linalg", "numpy.fft._pocketfft_umath"}) {
+    PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), name);
+    const Ref own = module == nullptr ? Ref() : attr_or_null(module, node.name.c_str());
+    if (own.get() == node.func.get()) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool is_numpy_ufunc(const TapeNode& node, const NumpyApi& np) {
+  return np.is_ufunc(node.func.get()) && is_numpys_own(node, np);
+}
 
 bool find_numpy_ufunc(const std::string& name) { return static_cast<bool>(find_ufunc(name)); }
 
 NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_tensors) {
+  if (is_of_numpys_libraries(node, np)) return for_tensors ? nullptr : rule_of_loop;
   if (!is_numpys_own(node, np)) return nullptr;
   static const NumpyRuleTable joins = [] {
     NumpyRuleTable made;
@@ -303,6 +319,7 @@ NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_ten
     add_numpy_element_rules(made);
     add_numpy_placing_rules(made);
     add_numpy_short_row_rules(made);
+    add_numpy_loop_rules(made);
     return made;
   }();
   if (const auto found = arrays.find(node.name); found != arrays.end() && !for_tensors) return found->second;
@@ -318,7 +335,8 @@ NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_ten
     // np.clip, the function, and the ufunc behind it differ in their arguments.
     if (!(np.is_ufunc(node.func.get()) && node.name == "clip")) return found->second;
   }
-  return find_ufunc(node.name) ? rule_of_ufunc : nullptr;
+  if (find_ufunc(node.name)) return rule_of_ufunc;
+  return np.is_ufunc(node.func.get()) && !for_tensors ? rule_of_loop : nullptr;
 }
 
 }  // namespace tatara::capture

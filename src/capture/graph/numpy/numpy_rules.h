@@ -10,6 +10,9 @@ using NumpyRule = void (*)(NumpyGraph&, const TapeNode&);
 /// Null when NumPy runs the call. `for_tensors`: without those rules beside which the package has a meaning for tensors.
 NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_tensors);
 
+/// Whether the call is one of a ufunc of NumPy's own.
+bool is_numpy_ufunc(const TapeNode& node, const NumpyApi& np);
+
 /// Whether the name is that of a ufunc with a rule.
 bool find_numpy_ufunc(const std::string& name);
 

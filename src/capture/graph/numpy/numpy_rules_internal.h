@@ -60,6 +60,7 @@ struct NumpyRules {
   std::vector<Expr> sizes_in(int slot) const { return g.exprs(g.slot(slot).sizes.get()); }
   DType dtype_in(int slot) const { return g.dtype_of_slot(slot); }
   ValueId tested_cast(ValueId from, ValueId value) const { return g.tested_cast(from, value); }
+  FloatFaults faults() const { return g.tests_ != NumpyGraph::Tests::kNone ? g.faults_ : FloatFaults(); }
   std::vector<int64_t> shape(ValueId v) const { return g.shape(v); }
 
   /// Types of a ufunc's loop for these arguments: inputs, then outputs.
@@ -83,6 +84,17 @@ void add_numpy_product_rules(NumpyRuleTable& table);
 void add_numpy_element_rules(NumpyRuleTable& table);
 void add_numpy_placing_rules(NumpyRuleTable& table);
 void add_numpy_short_row_rules(NumpyRuleTable& table);
+void add_numpy_loop_rules(NumpyRuleTable& table);
+/// The rule of a ufunc without one: NumPy's own loop, within the plan.
+void rule_of_loop(NumpyGraph& graph, const TapeNode& node);
+/// Likewise rows along a dimension in order; the places of their extremes; what a ufunc makes of each; what a mask picks.
+ValueId sorted_by_loop(const NumpyRules& g, ValueId x, int64_t dim, const NumpyArgs& args);
+ValueId sorted_by_loop(const NumpyRules& g, ValueId x, int64_t dim);
+ValueId extreme_by_loop(const NumpyRules& g, ValueId x, int64_t dim, bool largest);
+ValueId reduced_by_loop(const NumpyRules& g, PyObject* ufunc, ValueId x, int64_t dim);
+/// np.nonzero, and np.where of a condition alone.
+void rule_of_places(NumpyGraph& graph, const TapeNode& node);
+ValueId picked_by_mask(const NumpyRules& g, PyObject* array, PyObject* mask, const TapeNode& node);
 /// The rule of a ufunc that is an operator of the registry.
 void rule_of_ufunc(NumpyGraph& graph, const TapeNode& node);
 /// The arrays of a tuple or list, or those that an array is made of, in the result's type.

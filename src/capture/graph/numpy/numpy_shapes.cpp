@@ -32,6 +32,7 @@ void give_view(const NumpyRules& g, const TapeNode& node, ArrayRef source, Array
 
 void rule_where(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
+  if (PyTuple_GET_SIZE(node.args.get()) == 1 && !node.kwargs) return rule_of_places(graph, node);
   const NumpyArgs args(node, g.np(), {"condition", "x", "y"});
   const DType dtype = g.result_dtype(node);
   const ValueId condition = g.as_dtype(args["condition"], DType::kBool);
@@ -55,7 +56,10 @@ void rule_clip(NumpyGraph& graph, const TapeNode& node) {
 void rule_astype(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"a", "dtype", "order", "casting", "subok", "copy"});
-  if (!args.flag("copy", true)) throw Unsupported("astype without a copy");
+  if (!args.flag("copy", true) && node.outputs.at(0) == slot_of(args["a"])) {
+    g.tensor(args["a"]);
+    return;  // the operand itself
+  }
   PyObject* order = args["order"];
   if (order != nullptr && text_of(order) != "K") throw Unsupported("the order of astype");
   const ValueId x = g.read(args["a"]);
