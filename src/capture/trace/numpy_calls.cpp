@@ -1,10 +1,12 @@
 // Which calls with arrays are recorded, which are entered, and which break the graph.
+#include <optional>
 #include <string_view>
 #include <unordered_set>
 
 #include "capture/entries/compiled_object.h"
 #include "capture/host/known_calls.h"
 #include "capture/host/numpy_api.h"
+#include "capture/host/package.h"
 #include "capture/trace/numpy_tracing.h"
 #include "capture/trace/origin_tracing.h"
 #include "capture/trace/read_tracing.h"
@@ -45,6 +47,21 @@ bool takes_whole(PyObject* callable) {
   return callable == reinterpret_cast<PyObject*>(&PyLong_Type) || callable == index;
 }
 
+/// Of C code that NumPy's own Python code calls with arrays: what it is, in Python.
+std::optional<PackageFunction> stand_in_of(PyObject* callable) {
+  constexpr std::pair<std::string_view, PackageFunction> kStandIns[] = {
+      {"numpy._core._multiarray_umath._array_converter", PackageFunction::kNumpyArrayConverter},
+      {"numpy.broadcast", PackageFunction::kNumpyBroadcast},
+      {"_monotonicity", PackageFunction::kNumpyMonotonicity},
+  };
+  if (!PyType_Check(callable) && !PyCFunction_Check(callable)) return std::nullopt;
+  const std::string name = c_name(callable);
+  for (const auto& [each, function] : kStandIns) {
+    if (each == name) return function;
+  }
+  return std::nullopt;
+}
+
 bool arguments_have_out(PyObject* kwargs) {
   if (kwargs == nullptr) return false;
   PyObject* out = PyDict_GetItemString(kwargs, "out");
@@ -78,6 +95,14 @@ PyObject* NumpyTracing::numpy_vectorcall(PyObject* callable, const KnownCall& kn
 PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs) {
   const NumpyApi& np = *api_.numpy;
   if (PyObject* done = random_call(callable, args, kwargs); done != not_handled() || !tracing()) return done;
+  if (const auto ours = stand_in_of(callable); ours && inside_any(args, kwargs) && in_numpys_code()) {
+    Ref function;
+    {
+      const Bypass bypass(bypass_);
+      function = package_function(*ours);
+    }
+    return PyObject_Call(function.get(), args, kwargs);
+  }
   if (PyFunction_Check(callable)) return numpy_builtin(callable, known, name_of(callable), args, kwargs);
   if (np.is_ufunc(callable)) {
     bool mutates = arguments_have_out(kwargs) || name_of(callable) == kWritesToOperand;

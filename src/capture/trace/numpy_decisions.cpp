@@ -15,6 +15,12 @@
 
 namespace tatara::capture {
 
+/// Whether the frame that runs is one of NumPy's own modules'.
+bool NumpyTracing::in_numpys_code() const {
+  return !context_.frames.empty() &&
+         text_of(context_.frames.back()->code()->co_filename).starts_with(api_.numpy->folder);
+}
+
 /// Where the program stands, by the lines of NumPy's own code down to the first of the program's.
 std::string NumpyTracing::place_of_decision(bool& own) const {
   std::string place;

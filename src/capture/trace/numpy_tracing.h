@@ -92,6 +92,7 @@ class NumpyTracing final : public TraceFeature {
   bool may_decide(std::string& place) const;
   int young_target(const NumpyCall& call) const;
   PyObject* enter_body(PyObject* callable, PyObject* body, PyObject* args, PyObject* kwargs);
+  bool in_numpys_code() const;
   bool constants_alone(const TapeNode& node) const;
   void vary_written(const TapeNode& node);
   PyObject* numpy_record(NumpyCall call);
