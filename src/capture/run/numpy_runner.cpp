@@ -299,12 +299,15 @@ class Stretch {
 using Tests = NumpyGraph::Tests;
 
 /// Data decide which value the call has, which is looked at behind each run.
-bool falls(const TapeNode& node) { return bool(std::get<NumpyOperation>(node.kind).fell); }
+bool falls(const TapeNode& node) {
+  return std::get<NumpyOperation>(node.kind).fell && !NumpyGraph::tests_decision(node);
+}
 
 /// Data decide how large its result is, and nothing else.
 bool only_sized(const TapeNode& node) {
   const auto& call = std::get<NumpyOperation>(node.kind);
-  return !call.decides.empty() && !call.fell && !call.crosses && !draws_by_numpy(node);
+  return !call.decides.empty() && (!call.fell || NumpyGraph::tests_decision(node)) && !call.crosses &&
+         !draws_by_numpy(node);
 }
 
 struct Part {
@@ -497,6 +500,7 @@ class Splitter {
 
   /// A scalar made of scalars, some of them from outside of the present stretch.
   bool only_scalars(const TapeNode& node) const {
+    if (NumpyGraph::tests_decision(node)) return false;
     bool outside = false;
     const auto is_flat = [this](int slot) {
       return PyTuple_GET_SIZE(tape_.slots()[static_cast<size_t>(slot)].sizes.get()) == 0;

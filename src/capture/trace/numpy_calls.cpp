@@ -65,7 +65,7 @@ std::optional<PackageFunction> stand_in_of(PyObject* callable) {
 bool arguments_have_out(PyObject* kwargs) {
   if (kwargs == nullptr) return false;
   PyObject* out = PyDict_GetItemString(kwargs, "out");
-  return out != nullptr && out != Py_None;
+  return out != nullptr && out != Py_None && out != Py_Ellipsis;
 }
 
 }  // namespace
@@ -208,6 +208,11 @@ PyObject* NumpyTracing::numpy_foreign(PyObject* callable, const KnownCall& known
   for (Py_ssize_t i = first; i < PyTuple_GET_SIZE(args); ++i) {
     PyObject* const source = PyTuple_GET_ITEM(args, i);
     const bool steps = Py_TYPE(source) == &PySeqIter_Type && numpy_inside(source);
+    const bool fixed = np.is_array(source) && constant(trace_->tape.find(source)) && NumpyApi::ndim(source) == 1;
+    if (fixed && (name == "list" || name == "tuple")) {
+      const Bypass bypass(bypass_);
+      return PyObject_Call(callable, args, nullptr);  // scalars that are the same in each call
+    }
     if ((np.is_any_array(source) || steps) && name != "iter") return numpy_break(name + " over an array");
   }
   return not_handled();
@@ -248,6 +253,12 @@ PyObject* NumpyTracing::numpy_builtin(PyObject* callable, const KnownCall& known
                                       PyObject* args, PyObject* kwargs) {
   if (known.is(kArrayBuiltin)) {
     const bool sized = known.is(kArraySize) && inside_any(args, kwargs);
+    if (name == "_unique_hash") {
+      // Which element types it knows.
+      const Bypass bypass(bypass_);
+      Ref made = Ref::steal(PyObject_Call(callable, args, kwargs));
+      if (!made || made.get() == Py_NotImplemented) return made.release();
+    }
     return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), name, false, sized});
   }
   reads().watch_lists({args, kwargs});

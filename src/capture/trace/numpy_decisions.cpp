@@ -21,6 +21,34 @@ bool NumpyTracing::in_numpys_code() const {
          text_of(context_.frames.back()->code()->co_filename).starts_with(api_.numpy->folder);
 }
 
+/// The key with Python's ints as bounds of its slices, which data decide. Null: they may not.
+Ref NumpyTracing::with_whole_slices(PyObject* key) {
+  if (PyTuple_Check(key)) {
+    Ref made = Ref::steal(PyTuple_New(PyTuple_GET_SIZE(key)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+      Ref item = with_whole_slices(PyTuple_GET_ITEM(key, i));
+      if (!item) return {};
+      PyTuple_SET_ITEM(made.get(), i, item.release());
+    }
+    return made;
+  }
+  if (!PySlice_Check(key)) return Ref::borrow(key);
+  std::vector<Ref> bounds;
+  for (const char* name : {"start", "stop", "step"}) {
+    Ref bound = attr(key, name);
+    std::string place;
+    if (numpy_value(bound.get())) {
+      if (!tracing() || is_mixed() || api_.numpy->is_array(bound.get()) || !may_decide(place)) return {};
+      const Ref index = Ref::steal(PyImport_ImportModule("operator"));
+      const Ref operands = Ref::steal(PyTuple_Pack(1, bound.get()));
+      bound = Ref::steal(numpy_record({attr(index.get(), "index"), operands, {}, "int", false}));
+      if (!bound || !PyLong_CheckExact(bound.get())) return {};
+    }
+    bounds.push_back(std::move(bound));
+  }
+  return Ref::steal(PySlice_New(bounds[0].get(), bounds[1].get(), bounds[2].get()));
+}
+
 /// Where the program stands, by the lines of NumPy's own code down to the first of the program's.
 std::string NumpyTracing::place_of_decision(bool& own) const {
   std::string place;

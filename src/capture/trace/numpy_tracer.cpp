@@ -510,8 +510,11 @@ PyObject* NumpyTracing::numpy_get_item(PyObject* container, PyObject* key) {
     for (Py_ssize_t i = 0; PyTuple_Check(key) && i < PyTuple_GET_SIZE(key); ++i) {
       sliced = sliced || slice_reads(PyTuple_GET_ITEM(key, i));
     }
-    if (sliced) return numpy_break("a slice whose bounds are NumPy values");
-    return numpy_operator("getitem", "getitem", {container, key}, false, has_mask(*api_.numpy, key));
+    Ref whole = Ref::borrow(key);
+    if (sliced) whole = with_whole_slices(key);
+    if (sliced && PyErr_Occurred() != nullptr) return nullptr;
+    if (!whole) return tracing() ? numpy_break("a slice whose bounds are NumPy values") : not_handled();
+    return numpy_operator("getitem", "getitem", {container, whole.get()}, false, has_mask(*api_.numpy, key));
   }
   if (numpy_inside(key)) {
     if (const Ref places = tensor_key(container, key)) return PyObject_GetItem(container, places.get());

@@ -93,6 +93,7 @@ class NumpyTracing final : public TraceFeature {
   int young_target(const NumpyCall& call) const;
   PyObject* enter_body(PyObject* callable, PyObject* body, PyObject* args, PyObject* kwargs);
   bool in_numpys_code() const;
+  Ref with_whole_slices(PyObject* key);
   bool constants_alone(const TapeNode& node) const;
   void vary_written(const TapeNode& node);
   PyObject* numpy_record(NumpyCall call);

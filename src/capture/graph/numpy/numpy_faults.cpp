@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string_view>
 
 #include "capture/graph/numpy/numpy_graph.h"
@@ -272,7 +273,13 @@ ValueId NumpyGraph::tested_widely(const std::string& name, ValueId value, const 
   ValueId fault = b.binary("logical_or", either("isnan", value), either("isinf", value));
   for (const ValueId operand : operands) {
     if (!has_infinities(b.type(operand).dtype)) continue;
-    const ValueId given = b.binary("logical_or", either("isnan", operand), either("isinf", operand));
+    ValueId given = b.binary("logical_or", either("isnan", operand), either("isinf", operand));
+    const int64_t rank = b.type(given).dim();
+    if (rank > b.type(value).dim()) {  // of a reduction: any of them
+      std::vector<int64_t> all(static_cast<size_t>(rank));
+      std::iota(all.begin(), all.end(), 0);
+      given = b.reduce("any", given, all, false);
+    }
     fault = b.binary("logical_or", fault, given);
   }
   if (name.starts_with("logaddexp") && operands.size() == 2) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <unordered_map>
 
 #include "capture/graph/numpy/numpy_rules.h"
@@ -47,6 +48,11 @@ TensorType NumpyGraph::type_of_slot(int index) {
   return type;
 }
 
+const TapeSlot& NumpyGraph::slot(int index) const {
+  if (index < 0) throw Unsupported("an argument that is no array");
+  return tape_.slots()[static_cast<size_t>(index)];
+}
+
 ArrayRef NumpyGraph::ref_of_slot(int index) {
   ArrayRef& ref = refs_[static_cast<size_t>(index)];
   if (ref >= 0) return ref;
@@ -61,7 +67,10 @@ ArrayRef NumpyGraph::ref_of_slot(int index) {
   if (!backwards.empty() && purpose_ != For::kArrays) throw Unsupported("an array with a negative stride");
   ref = fz_.input(result_.graph.add_input(std::move(type)), static_cast<int>(result_.inputs.size()));
   result_.inputs.push_back(index);
-  if (!backwards.empty()) ref = as_copy(flipped(ref, backwards));
+  if (backwards.empty()) return ref;
+  const ArrayRef memory = ref;
+  ref = as_copy(flipped(ref, backwards));
+  turned_inputs_.push_back({ref, memory, backwards});
   return ref;
 }
 
@@ -80,7 +89,7 @@ bool NumpyGraph::is_copy(ArrayRef ref) const {
   return std::any_of(copies_.begin(), copies_.end(), [&](ArrayRef copy) { return fz_.same_storage(copy, ref); });
 }
 
-void NumpyGraph::set_late_view(const TapeNode& node, int base, int64_t offset, ArrayRef copy) {
+void NumpyGraph::set_late_view(const TapeNode& node, int base, int64_t offset, ArrayRef copy, size_t k) {
   if (purpose_ != For::kArrays) throw Unsupported("a view that runs backwards");
   if (slot(base).scalar) throw Unsupported("a view of a scalar");
   for (const LateView& view : late_views_) {
@@ -91,20 +100,38 @@ void NumpyGraph::set_late_view(const TapeNode& node, int base, int64_t offset, A
   }
   late_ = true;
   try {
-    set_result(node, 0, copy);
+    set_result(node, k, copy);
   } catch (const Error&) {
     late_ = false;
     throw;
   }
   late_ = false;
   as_copy(copy);
-  late_views_.push_back({node.outputs.at(0), base, offset});
+  late_views_.push_back({node.outputs.at(k), base, offset});
 }
 
 ArrayRef NumpyGraph::tensor(PyObject* argument) {
   const int index = argument == nullptr ? -1 : slot_of(argument);
+  const bool list = argument != nullptr && (PyList_Check(argument) || PyTuple_Check(argument));
+  if (index < 0 && list && purpose_ == For::kArrays) return fz_.fresh(listed(NumpyRules{*this}, argument, type_of(argument)));
   if (index < 0) throw Unsupported("an argument that is no array");
   return ref_of_slot(index);
+}
+
+/// The element type of arrays in a list, which is one.
+DType NumpyGraph::type_of(PyObject* list) const {
+  std::optional<DType> found;
+  for_each_slot(list, [&](int index) {
+    const DType dtype = dtype_of_slot(index);
+    if (found && *found != dtype) throw Unsupported("a list of several types");
+    found = dtype;
+  });
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(list, i);
+    if (slot_of(item) < 0 && !PyList_Check(item) && !PyTuple_Check(item)) throw Unsupported("a list of numbers");
+  }
+  if (!found) throw Unsupported("an argument that is no array");
+  return *found;
 }
 
 NumpyGraph::Operand NumpyGraph::operand(PyObject* argument) {
@@ -159,7 +186,10 @@ void NumpyGraph::write(ArrayRef target, ValueId value) {
     const ArrayRef base = refs_[static_cast<size_t>(view.base)];
     return base >= 0 && fz_.same_storage(base, target);
   };
-  if (is_copy(target) || std::any_of(late_views_.begin(), late_views_.end(), shares)) {
+  const auto turned = std::find_if(turned_inputs_.begin(), turned_inputs_.end(),
+                                   [&](const TurnedInput& each) { return fz_.same_storage(each.copy, target); });
+  if ((is_copy(target) && turned == turned_inputs_.end()) ||
+      std::any_of(late_views_.begin(), late_views_.end(), shares)) {
     throw Unsupported("a write to what a view runs over backwards");
   }
   const TensorType type = fz_.type(target);
@@ -170,6 +200,7 @@ void NumpyGraph::write(ArrayRef target, ValueId value) {
     cast = builder_.squeeze(cast, 0);
   }
   fz_.write(target, builder_.expand(cast, type.sizes));
+  if (turned != turned_inputs_.end()) fz_.write(turned->memory, fz_.read(flipped(turned->copy, turned->dims)));
 }
 
 void NumpyGraph::set_result(const TapeNode& node, size_t k, ArrayRef ref) {
@@ -181,12 +212,28 @@ void NumpyGraph::set_result(const TapeNode& node, size_t k, ArrayRef ref) {
   if (type.dtype != dtype_of_slot(index) || type.sizes != sizes) {
     throw Unsupported("type of " + node.name + " inferred as " + type.str() + ", other than NumPy's");
   }
-  if (!info.fresh && !info.scalar && !late_ && is_copy(ref)) throw Unsupported("a view of what runs backwards");
+  if (!info.fresh && !info.scalar && !late_ && is_copy(ref)) return set_view_of_copy(node, k, ref);
   ArrayRef& known = refs_[static_cast<size_t>(index)];
   if (known >= 0 && known != ref) throw Unsupported(node.name + " returned an operand");
   // NumPy's scalars are values of their own also where they were read from a view.
   known = info.scalar ? fz_.fresh(fz_.read(ref)) : ref;
   made_[static_cast<size_t>(index)] = true;
+}
+
+/// A view of an operand that is a copy in the graph: the runner makes it where the operand lies.
+void NumpyGraph::set_view_of_copy(const TapeNode& node, size_t k, ArrayRef ref) {
+  const TapeSlot& info = slot(node.outputs[k]);
+  int base = -1;
+  for_each_slot(node.args.get(), [&](int index) {
+    const ArrayRef own = refs_[static_cast<size_t>(index)];
+    if (base < 0 && own >= 0 && fz_.same_storage(own, ref)) base = index;
+  });
+  const bool known = base >= 0 && info.object && slot(base).object && np_.is_array(info.object.get()) &&
+                     np_.is_array(slot(base).object.get()) && dtype_of_slot(base) == dtype_of_slot(node.outputs[k]);
+  if (!known) throw Unsupported("a view of what runs backwards");
+  const auto* begin = static_cast<const char*>(NumpyApi::data(slot(base).object.get()));
+  const auto* at = static_cast<const char*>(NumpyApi::data(info.object.get()));
+  set_late_view(node, base, (at - begin) / dtype_size(dtype_of_slot(base)), fz_.fresh(fz_.read(ref)), k);
 }
 
 void NumpyGraph::add(const TapeNode& node) {

@@ -44,6 +44,8 @@ class NumpyGraph {
     int slot, base;
     int64_t offset;
   };
+  /// Whether the graph itself looks whether a Python int is what it was in the trace.
+  static bool tests_decision(const TapeNode& node);
   /// Those among the results that were wanted.
   const std::vector<LateView>& late_views() const { return late_views_; }
 
@@ -65,10 +67,12 @@ class NumpyGraph {
     PyObject* number = nullptr;
   };
 
-  const TapeSlot& slot(int index) const { return tape_.slots()[static_cast<size_t>(index)]; }
+  /// Unsupported for what is no array.
+  const TapeSlot& slot(int index) const;
   ArrayRef ref_of_slot(int index);
   /// The tensor of an argument; Unsupported for what is no array.
   ArrayRef tensor(PyObject* argument);
+  DType type_of(PyObject* list) const;
   Operand operand(PyObject* argument);
   ValueId read(PyObject* argument) { return fz_.read(tensor(argument)); }
   DType dtype_of_slot(int index) const { return dtype_of(slot(index).dtype.get()); }
@@ -82,7 +86,8 @@ class NumpyGraph {
   ArrayRef flipped(ArrayRef source, const std::vector<int64_t>& dims);
   ArrayRef as_copy(ArrayRef ref);
   bool is_copy(ArrayRef ref) const;
-  void set_late_view(const TapeNode& node, int base, int64_t offset, ArrayRef copy);
+  void set_late_view(const TapeNode& node, int base, int64_t offset, ArrayRef copy, size_t k = 0);
+  void set_view_of_copy(const TapeNode& node, size_t k, ArrayRef ref);
   void set_result(const TapeNode& node, size_t k, ArrayRef ref);
   void add_call(const TapeNode& node, std::string why);
   void add_zeros(const TapeNode& node);
@@ -115,6 +120,11 @@ class NumpyGraph {
   bool writes_;  // some call of the tape does
   std::map<ValueId, Call> calls_;
   std::vector<ArrayRef> copies_;  // of what has strides below zero
+  struct TurnedInput {
+    ArrayRef copy, memory;
+    std::vector<int64_t> dims;
+  };
+  std::vector<TurnedInput> turned_inputs_;  // those among them that came in so
   std::vector<LateView> late_views_;
   bool late_ = false;  // the result that is being set is one
   Tests tests_;

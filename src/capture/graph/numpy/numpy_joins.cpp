@@ -295,7 +295,13 @@ void rule_round(NumpyGraph& graph, const TapeNode& node) {
   const ValueId x = g.read(args["a"]);
   const DType dtype = g.b().type(x).dtype;
   const int64_t decimals = args.integer("decimals", 0);
-  if (g.result_dtype(node) != dtype || is_complex(dtype) || dtype == DType::kFloat16) throw Unsupported("such a round");
+  if (g.result_dtype(node) != dtype || dtype == DType::kFloat16) throw Unsupported("such a round");
+  if (is_complex(dtype)) {
+    if (decimals != 0) throw Unsupported("such a round");
+    const ValueId re = g.b().unary("round", g.b().unary("real_part", x));
+    const ValueId im = g.b().unary("round", g.b().unary("imag_part", x));
+    return g.set_value(node, 0, g.b().binary("complex", re, im));
+  }
   if (!is_floating(dtype)) {
     if (decimals < 0) throw Unsupported("round of integers to tens");
     return g.set_value(node, 0, g.b().op("clone", {TensorArg{x}}));
@@ -314,7 +320,17 @@ void rule_nan_to_num(NumpyGraph& graph, const TapeNode& node) {
   const NumpyArgs args(node, g.np(), {"x", "copy", "nan", "posinf", "neginf"});
   args.refuse({"posinf", "neginf"});
   const ValueId x = g.read(args["x"]);
-  if (!args.flag("copy", true) || is_complex(g.b().type(x).dtype)) throw Unsupported("such a nan_to_num");
+  if (!args.flag("copy", true)) throw Unsupported("such a nan_to_num");
+  if (is_complex(g.b().type(x).dtype)) {
+    if (args["nan"] != nullptr && !PyFloat_CheckExact(args["nan"])) throw Unsupported("such a nan_to_num");
+    const auto finite = [&](const char* half) {
+      const ValueId y = g.b().unary(half, x);
+      const ValueId nan = args["nan"] == nullptr ? g.b().constant(0, g.b().type(y).dtype)
+                                                 : g.as_dtype(args["nan"], g.b().type(y).dtype);
+      return g.b().where(g.b().unary("isnan", y), nan, g.b().op("nan_to_num", {TensorArg{y}}));
+    };
+    return give(g, node, g.b().binary("complex", finite("real_part"), finite("imag_part")));
+  }
   if (!is_floating(g.b().type(x).dtype)) return give(g, node, g.b().op("clone", {TensorArg{x}}));
   const ValueId nan =
       args["nan"] == nullptr ? g.b().constant(0, g.b().type(x).dtype) : g.as_dtype(args["nan"], g.b().type(x).dtype);
@@ -381,19 +397,44 @@ void rule_split(NumpyGraph& graph, const TapeNode& node) {
 }  // namespace
 
 /// The arrays of a tuple or list, or those that an array is made of.
+/// A list of numbers and arrays of one shape, as an array.
+ValueId listed(const NumpyRules& g, PyObject* items, DType dtype) {
+  constexpr Py_ssize_t kMost = 8;
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  if (count == 0 || count > kMost) throw Unsupported("a list of so many items");
+  TensorList parts;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+    const bool inner = PyList_Check(item) || PyTuple_Check(item);
+    const ValueId value = inner ? listed(g, item, dtype) : g.as_dtype(item, dtype);
+    if (!parts.values.empty() && g.b().type(value).sizes != g.b().type(parts.values[0]).sizes) {
+      throw Unsupported("a list of several shapes");
+    }
+    parts.values.push_back(value);
+  }
+  for (ValueId& v : parts.values) v = g.b().unsqueeze(v, 0);
+  return g.b().op("cat", {std::move(parts), Scalar(int64_t{0})});
+}
+
 std::vector<ValueId> joined_parts(const NumpyRules& g, const TapeNode& node, PyObject* items) {
   std::vector<ValueId> values;
   if (items != nullptr && slot_of(items) >= 0) {
     const ValueId x = g.read(items);
     constexpr int64_t kMost = 64;
-    const int64_t count = g.b().type(x).dim() > 1 ? g.shape(x)[0] : 0;
+    const int64_t count = g.b().type(x).dim() > 0 ? g.shape(x)[0] : 0;
     if (count > kMost) throw Unsupported(node.name + " of so many arrays");
     for (int64_t i = 0; i < count; ++i)
       values.push_back(g.b().op("select", {TensorArg{x}, Scalar(int64_t{0}), Scalar(i)}));
   } else if (items != nullptr && (PyTuple_Check(items) || PyList_Check(items))) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
       PyObject* const item = PySequence_Fast_GET_ITEM(items, i);
-      values.push_back(slot_of(item) >= 0 ? g.read(item) : g.as_dtype(item, g.result_dtype(node)));
+      if (slot_of(item) >= 0) {
+        values.push_back(g.read(item));
+      } else if (PyList_Check(item) || PyTuple_Check(item)) {
+        values.push_back(listed(g, item, g.result_dtype(node)));
+      } else {
+        values.push_back(g.as_dtype(item, g.result_dtype(node)));
+      }
     }
   }
   if (values.empty()) throw Unsupported(node.name + " of nothing, or of something other than arrays");

@@ -63,7 +63,7 @@ UfuncCall read_call(const NumpyRules& g, const TapeNode& node, const UfuncShape&
       throw Unsupported("argument " + name + " of " + node.name);
     }
   }
-  if (!given(call.out)) call.out = nullptr;
+  if (!given(call.out) || call.out == Py_Ellipsis) call.out = nullptr;
   if (call.out != nullptr && (shape.outputs != 1 || slot_of(call.out) < 0)) throw Unsupported("such an out");
   if (node.mutates && call.out == nullptr && node.name != "qr_r_raw") call.out = call.operands[0];
   (void)g;
@@ -203,6 +203,16 @@ void rule_lexsort(NumpyGraph& graph, const TapeNode& node) {
   g.set_value(node, 0, order);
 }
 
+/// int(x), where the graph stops unless it is what it was in the trace.
+void rule_int(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  if (!NumpyGraph::tests_decision(node) || PyTuple_GET_SIZE(node.args.get()) != 1) throw Unsupported("such an int");
+  const ValueId x = g.read(PyTuple_GET_ITEM(node.args.get(), 0));
+  if (!is_integral(g.b().type(x).dtype) || g.b().type(x).dim() != 0) throw Unsupported("an int of such a value");
+  const int64_t was = PyLong_AsLongLong(std::get<NumpyOperation>(node.kind).fell.get());
+  g.compute(g.stops_always(x, g.b().binary("ne", x, Scalar(was))));
+}
+
 /// Bools of what a condition is.
 ValueId truth(const NumpyRules& g, PyObject* condition) {
   const ValueId x = g.read(condition);
@@ -296,6 +306,11 @@ void rule_compress(NumpyGraph& graph, const TapeNode& node) {
 
 }  // namespace
 
+bool NumpyGraph::tests_decision(const TapeNode& node) {
+  const auto& call = std::get<NumpyOperation>(node.kind);
+  return node.name == "int" && call.fell && PyLong_CheckExact(call.fell.get());
+}
+
 void rule_of_loop(NumpyGraph& graph, const TapeNode& node) {
   NumpyRules g{graph};
   GraphBuilder& b = g.b();
@@ -360,7 +375,7 @@ ValueId picked_by_mask(const NumpyRules& g, PyObject* array, PyObject* mask, con
 
 void add_numpy_loop_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
-      {"argsort", rule_argsort},         {"lexsort", rule_lexsort},   {"nonzero", rule_nonzero},
+      {"int", rule_int},                 {"argsort", rule_argsort},         {"lexsort", rule_lexsort},   {"nonzero", rule_nonzero},
       {"flatnonzero", rule_flatnonzero}, {"compress", rule_compress}, {"extract", rule_compress}, {"argwhere", rule_argwhere},
   };
   table.insert(rules.begin(), rules.end());

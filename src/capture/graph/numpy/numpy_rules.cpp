@@ -178,7 +178,18 @@ std::vector<DType> NumpyRules::loop_types(PyObject* ufunc, const std::vector<PyO
     }
     PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i), Py_NewRef(type));
   }
-  const Ref resolved = Ref::steal(PyObject_CallMethod(ufunc, "resolve_dtypes", "(O)", types.get()));
+  // dtype=: that of the result.
+  Ref kwargs;
+  if (given_type != nullptr) {
+    const Ref signature = Ref::steal(PyTuple_New(PyTuple_GET_SIZE(types.get())));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types.get()); ++i) {
+      PyObject* each = i < static_cast<Py_ssize_t>(operands.size()) ? Py_None : given_type;
+      PyTuple_SET_ITEM(signature.get(), i, Py_NewRef(each));
+    }
+    kwargs = Ref::steal(Py_BuildValue("{s:O,s:s}", "signature", signature.get(), "casting", "unsafe"));
+  }
+  const Ref resolve = attr(ufunc, "resolve_dtypes"), given = Ref::steal(PyTuple_Pack(1, types.get()));
+  const Ref resolved = Ref::steal(PyObject_Call(resolve.get(), given.get(), kwargs.get()));
   if (!resolved) {
     forget_error();
     throw Unsupported("the loop of a ufunc");
@@ -250,6 +261,10 @@ void rule_of_ufunc(NumpyGraph& g, const TapeNode& node) {
         mask = value;
         continue;
       }
+      if (name == "dtype") {
+        rules.given_type = value;
+        continue;
+      }
       if (name != "out") throw Unsupported("argument " + name + " of " + node.name);
       out = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 1 ? PyTuple_GET_ITEM(value, 0) : value;
     }
@@ -264,7 +279,7 @@ void rule_of_ufunc(NumpyGraph& g, const TapeNode& node) {
     }
     value = rules.b().where(rules.as_dtype(mask, DType::kBool), value, rules.read(out));
   }
-  if (out == nullptr || out == Py_None) return rules.set_value(node, 0, value);
+  if (out == nullptr || out == Py_None || out == Py_Ellipsis) return rules.set_value(node, 0, value);
   g_write(g, out, value);
 }
 

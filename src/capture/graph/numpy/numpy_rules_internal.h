@@ -13,6 +13,7 @@ namespace tatara::capture {
 struct NumpyRules {
   using ArrayRef = NumpyGraph::ArrayRef;
   NumpyGraph& g;
+  PyObject* given_type = nullptr;  // dtype= of the ufunc
 
   GraphBuilder& b() const { return g.builder_; }
   Functionalizer& fz() const { return g.fz_; }
@@ -57,6 +58,8 @@ struct NumpyRules {
     return g.tests_ != NumpyGraph::Tests::kNone && g.faults_.any() ? g.stop_where(value, fault) : value;
   }
   ValueId stops_always(ValueId value, ValueId fault) const { return g.stop_where(value, fault); }
+  /// Computed although nobody reads it.
+  void compute(ValueId value) const { g.in_full_.push_back(value); }
   std::vector<Expr> sizes_in(int slot) const { return g.exprs(g.slot(slot).sizes.get()); }
   DType dtype_in(int slot) const { return g.dtype_of_slot(slot); }
   ValueId tested_cast(ValueId from, ValueId value) const { return g.tested_cast(from, value); }
@@ -97,6 +100,8 @@ void rule_of_places(NumpyGraph& graph, const TapeNode& node);
 ValueId picked_by_mask(const NumpyRules& g, PyObject* array, PyObject* mask, const TapeNode& node);
 /// The rule of a ufunc that is an operator of the registry.
 void rule_of_ufunc(NumpyGraph& graph, const TapeNode& node);
+/// A list of numbers and arrays of one shape, as an array.
+ValueId listed(const NumpyRules& g, PyObject* items, DType dtype);
 /// The arrays of a tuple or list, or those that an array is made of, in the result's type.
 std::vector<ValueId> joined_parts(const NumpyRules& g, const TapeNode& node, PyObject* items);
 void g_write(NumpyGraph& g, PyObject* target, ValueId value);

@@ -111,7 +111,6 @@ void rule_arange(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"start", "stop", "step", "dtype", "device", "like"});
   const DType dtype = g.result_dtype(node);
-  if (dtype != DType::kInt64) throw Unsupported("arange of other types than int64");  // floats: NumPy's own rounding
   for (const char* name : {"start", "stop", "step"}) {
     PyObject* value = args[name];
     if (value != nullptr && value != Py_None && !PyLong_CheckExact(value)) throw Unsupported("arange of such bounds");
@@ -120,8 +119,15 @@ void rule_arange(NumpyGraph& graph, const TapeNode& node) {
   const int64_t start = one ? 0 : args.integer("start", 0);
   const int64_t stop = one ? args.integer("start", 0) : args.integer("stop", 0);
   const int64_t step = args["step"] == nullptr || args["step"] == Py_None ? 1 : args.integer("step", 1);
-  g.set_value(node, 0,
-              g.b().op("arange.step", {Scalar(start), Scalar(stop), Scalar(step), dtype, NoneArg{}, Device{}}));
+  // Floats are multiples of the step, as long as all of them are whole.
+  constexpr int64_t kMostWhole = int64_t{1} << 20;
+  const bool whole = std::max({std::abs(start), std::abs(stop), std::abs(step)}) < kMostWhole;
+  if (dtype != DType::kInt64 && !(whole && (dtype == DType::kFloat64 || dtype == DType::kFloat32))) {
+    throw Unsupported("arange of such types");
+  }
+  const ValueId steps = g.b().op(
+      "arange.step", {Scalar(start), Scalar(stop), Scalar(step), DType::kInt64, NoneArg{}, Device{}});
+  g.set_value(node, 0, g.b().cast(steps, dtype));
 }
 
 // ---- joins -----------------------------------------------------------------------------------------------------------
@@ -148,6 +154,13 @@ void rule_concatenate(NumpyGraph& graph, const TapeNode& node) {
   if (args["casting"] != nullptr && text_of(args["casting"]) != "same_kind")
     throw Unsupported("casting of " + node.name);
   std::vector<ValueId> values = joined_parts(g, node, args["arrays"]);
+  if (args["axis"] == Py_None) {
+    for (ValueId& v : values) {
+      v = g.b().op("clone", {TensorArg{v}, std::string("contiguous_format")});
+      v = g.b().reshape(v, {g.b().type(v).numel(g.b().ctx())});
+    }
+    return g.set_value(node, 0, join_parts(graph, std::move(values), 0));
+  }
   const int64_t axis = axis_of(args, g.b().type(values[0]).dim(), 0);
   g.set_value(node, 0, join_parts(graph, std::move(values), axis));
 }
