@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <cmath>
+#include <complex>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -473,6 +475,97 @@ const OpDef& picked_loop() {
       copy_elements(from, to);
     });
     stop_unless(found, wanted);
+  });
+}
+
+const OpDef& assign_loop() {
+  return host().add("assign", [](const Views& views) {
+    const TensorView &x = *views[0], &places = *views[1], &values = *views[2], &out = *views[3];
+    copy_elements(x, out);
+    const int64_t item = dtype_size(x.dtype);
+    TensorView from = values, to = out;
+    for (TensorView* view : {&from, &to}) {
+      view->sizes.erase(view->sizes.begin());
+      view->strides.erase(view->strides.begin());
+    }
+    for (int64_t i = 0; i < places.sizes[0]; ++i) {
+      int64_t at = static_cast<const int64_t*>(places.data)[i * places.strides[0]];
+      at += at < 0 ? x.sizes[0] : 0;
+      if (at < 0 || at >= x.sizes[0]) throw Unsupported("a place out of range");
+      from.data = static_cast<char*>(values.data) + i * values.strides[0] * item;
+      to.data = static_cast<char*>(out.data) + at * out.strides[0] * item;
+      copy_elements(from, to);
+    }
+  });
+}
+
+const OpDef& masked_loop(bool again) {
+  return host().add(again ? "masked_again" : "masked", [again](const Views& views) {
+    const TensorView &mask = *views[1], &values = *views[2], &out = *views[3];
+    copy_elements(*views[0], out);
+    const int64_t given = values.sizes[0], item = dtype_size(out.dtype);
+    const int64_t found = for_each_held(mask, [&](const std::vector<int64_t>& index, int64_t count) {
+      if (given == 0 || (!again && count >= given)) return;
+      int64_t offset = 0;
+      for (size_t d = 0; d < index.size(); ++d) offset += index[d] * out.strides[d];
+      std::memcpy(static_cast<char*>(out.data) + offset * item,
+                  static_cast<const char*>(values.data) + count % given * values.strides[0] * item,
+                  static_cast<size_t>(item));
+    });
+    if (!again || given == 0) stop_unless(found, given);
+  });
+}
+
+namespace {
+
+/// Numbers that differ in order, of which a comparison tells.
+template <class T>
+int64_t leave_different(T* row, int64_t n) {
+  return std::unique(row, row + n) - row;
+}
+
+template <class T>
+int64_t leave_different(std::complex<T>* row, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    for (const T part : {row[i].real(), row[i].imag()}) {
+      if (std::isnan(part) || (part == 0 && std::signbit(part))) throw Unsupported("numbers that equal others");
+    }
+  }
+  return std::unique(row, row + n) - row;
+}
+
+template <class T>
+int64_t leave_different_in(void* row, int64_t n) {
+  return leave_different(static_cast<T*>(row), n);
+}
+
+using Leave = int64_t (*)(void* row, int64_t n);
+Leave leave_of(DType dtype) {
+  if (dtype == DType::kComplex64) return leave_different_in<std::complex<float>>;
+  if (dtype == DType::kComplex128) return leave_different_in<std::complex<double>>;
+  switch (dtype_size(dtype)) {
+    case 1: return leave_different_in<uint8_t>;
+    case 2: return leave_different_in<uint16_t>;
+    case 4: return leave_different_in<uint32_t>;
+    default: return leave_different_in<uint64_t>;
+  }
+}
+
+}  // namespace
+
+const OpDef& unique_loop(const NumpyApi& np, DType dtype) {
+  const auto sort = reinterpret_cast<SortFunction>(np.array_function(dtype, kSort));
+  return host().add(str_cat("unique_", letter_of(dtype)), [sort, leave = leave_of(dtype)](const Views& views) {
+    TensorView row = *views[0];
+    const int64_t n = row.sizes[0], item = dtype_size(row.dtype);
+    std::vector<char> elements(static_cast<size_t>(n * item));
+    row.data = elements.data();
+    row.strides[0] = 1;
+    copy_elements(*views[0], row);
+    sort(row.data, n, nullptr);
+    row.sizes[0] = leave(row.data, n);
+    stop_unless(row.sizes[0], views[1]->sizes[0]);
+    copy_elements(row, *views[1]);
   });
 }
 

@@ -43,4 +43,12 @@ const OpDef& places_loop();
 /// The items (of the dimensions behind the mask's) where a mask holds; it stops likewise.
 const OpDef& picked_loop();
 
+/// The array with rows of values at places along its first dimension, in their order; it stops at a place that is none.
+const OpDef& assign_loop();
+/// The array with values, one after the other, where a mask holds. `again`: from the first one on behind the last, else the plan stops
+/// where there are more or fewer.
+const OpDef& masked_loop(bool again);
+/// Different elements in order, none of which is a NaN or a zero below zero; it stops where there are more or fewer than results.
+const OpDef& unique_loop(const NumpyApi& np, DType dtype);
+
 }  // namespace tatara::capture

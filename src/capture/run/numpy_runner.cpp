@@ -94,7 +94,7 @@ class Stretch {
     WrittenInputs written;
     // A fault that is only seen here is NumPy's to tell of, so the run must be one that can be taken back.
     executable_->written_inputs(symbols, tests_ ? most_kept_ : Transaction::kMostInCall, written);
-    if (writes_ && tests_ && !written.all) return 0;
+    if (writes_ && tests_ && written.late && !written.all) return 0;
     for (const auto& [at, bytes] : written.inputs) {
       keep(transaction, env[static_cast<size_t>(inputs_[at])], views[at].data, bytes);
     }

@@ -106,6 +106,7 @@ struct RunIo {
 struct WrittenInputs {
   std::vector<std::pair<size_t, size_t>> inputs;  // and their bytes
   bool all = false;                               // there are no others
+  bool late = false;                              // the plan may stop behind its first write
 };
 
 /// Layout of memory that the caller allocates before a run.

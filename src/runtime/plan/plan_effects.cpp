@@ -67,6 +67,7 @@ void PlanEffects::written_inputs(std::span<const int64_t> symbols, size_t most_b
   const Plan& plan = programs_.plan;
   out = {};
   if (!fails_late_) return;
+  out.late = true;
   size_t total = 0;
   std::vector<int64_t> sizes, strides;
   for (const InputWrite& write : plan.input_writes) {
@@ -82,6 +83,7 @@ void PlanEffects::written_inputs(std::span<const int64_t> symbols, size_t most_b
     total += bytes;
     if (!dense || total > most_bytes) {
       out = {};
+      out.late = true;
       return;
     }
     out.inputs.emplace_back(input, bytes);

@@ -335,8 +335,9 @@ void write_where(const NumpyRules& g, PyObject* target, PyObject* mask, PyObject
   }
   if (mask == nullptr || mask == Py_True) return g.write_ref(array, given);
   const ValueId now = g.fz().read(array);
-  const ValueId holds = slot_of(mask) >= 0 ? g.read(mask) : kNoValue;
-  if (holds == kNoValue || g.b().type(holds).dtype != DType::kBool) throw Unsupported("such a mask");
+  if (slot_of(mask) < 0) throw Unsupported("such a mask");
+  ValueId holds = g.read(mask);
+  if (g.b().type(holds).dtype != DType::kBool) holds = g.b().binary("ne", holds, Scalar(int64_t{0}));
   const std::vector<Expr>& sizes = g.b().type(now).sizes;
   const auto fits = [&](ValueId v) { return g.b().type(v).dim() <= static_cast<int64_t>(sizes.size()); };
   if (!fits(holds) || !fits(given)) throw Unsupported("a mask of more dimensions");

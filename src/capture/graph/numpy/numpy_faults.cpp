@@ -135,7 +135,7 @@ void NumpyGraph::compute_in_full(std::vector<ArrayRef>& outputs, const std::vect
 
 /// Before the rule of a call: what it reads has been tested, if its result does not tell.
 void NumpyGraph::begin_tests(const TapeNode& node) {
-  if (tests_ == Tests::kNone) return;
+  if (tests_ == Tests::kNone || tests_decision(node)) return;
   const PyObject* own = std::get<NumpyOperation>(node.kind).errstate.get();
   faults_ = np_.faults(own != nullptr ? const_cast<PyObject*>(own) : errstate_.get());
   hands_on_ = false;

@@ -126,10 +126,13 @@ DType NumpyGraph::type_of(PyObject* list) const {
     if (found && *found != dtype) throw Unsupported("a list of several types");
     found = dtype;
   });
+  bool numbers = PySequence_Fast_GET_SIZE(list) > 0;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(list, i);
-    if (slot_of(item) < 0 && !PyList_Check(item) && !PyTuple_Check(item)) throw Unsupported("a list of numbers");
+    numbers = numbers && PyLong_CheckExact(item);
+    if (slot_of(item) < 0 && !PyList_Check(item) && !PyTuple_Check(item) && found) throw Unsupported("a list of numbers");
   }
+  if (numbers) return DType::kInt64;
   if (!found) throw Unsupported("an argument that is no array");
   return *found;
 }

@@ -146,8 +146,10 @@ bool masked_fill(const NumpyRules& g, PyObject* array, PyObject* key, PyObject* 
   if (g.fz().type(mask).dtype != DType::kBool) return false;
   if (g.fz().type(mask).sizes != g.fz().type(target).sizes) throw Unsupported("a mask of another shape");
   const DType dtype = g.fz().type(target).dtype;
+  const bool one = slot_of(value) < 0 || g.fz().type(g.tensor(value)).dim() == 0;
+  if (!one && assign_by_mask(g, target, g.fz().read(mask), value)) return true;
+  if (!one) throw Unsupported("values for a mask");
   const ValueId fill = g.as_dtype(value, dtype);
-  if (g.b().type(fill).dim() != 0) throw Unsupported("values for a mask");
   g.write_ref(target, g.b().where(g.fz().read(mask), fill, g.fz().read(target)));
   return true;
 }
@@ -158,6 +160,10 @@ void rule_set_item(NumpyGraph& graph, const TapeNode& node) {
   PyObject* key = PyTuple_GET_ITEM(node.args.get(), 1);
   PyObject* value = PyTuple_GET_ITEM(node.args.get(), 2);
   if (masked_fill(g, array, key, value)) return;
+  if (slot_of(key) >= 0 && is_integral(g.slot_dtype(key))) {
+    const ValueId places = g.b().cast(g.read(key), DType::kInt64);
+    if (g.b().type(places).dim() > 0 && assign_by_places(g, g.tensor(array), places, value)) return;
+  }
   const Indexed indexed = index(g, array, key);
   if (indexed.advanced) throw Unsupported("a write by arrays of indices");
   const DType dtype = g.fz().type(indexed.base).dtype;

@@ -168,6 +168,13 @@ void rule_moved(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   PyObject* array = PyTuple_GET_SIZE(node.args.get()) > 0 ? PyTuple_GET_ITEM(node.args.get(), 0) : nullptr;
   const ArrayRef source = g.tensor(array);
+  if (slot_of(array) < 0 && node.name.ends_with("matrix_transpose")) {
+    std::vector<int64_t> turned(static_cast<size_t>(g.fz().type(source).dim()));
+    std::iota(turned.begin(), turned.end(), 0);
+    if (turned.size() < 2) throw Unsupported("such a matrix_transpose");
+    std::swap(turned.end()[-1], turned.end()[-2]);
+    return g.set_result(node, 0, g.view("permute", {TensorArg{source}, ints(g.b(), turned)}));
+  }
   const TapeSlot& from = g.slot(array);
   const TapeSlot& to = g.result(node);
   const Py_ssize_t rank = PyTuple_GET_SIZE(from.sizes.get());
@@ -197,6 +204,11 @@ void rule_at_least(NumpyGraph& graph, const TapeNode& node) {
     const ArrayRef source = g.tensor(array);
     if (node.outputs[k] == slot_of(array)) continue;
     const TapeSlot& made = g.info(node.outputs[k]);
+    if (slot_of(array) < 0) {
+      const ValueId whole = g.b().reshape(g.fz().read(source), g.sizes_in(node.outputs[k]));
+      g.set_value(node, k, whole);
+      continue;
+    }
     if (made.fresh || g.is_copy(source)) throw Unsupported(node.name + " of a scalar, or of what runs backwards");
     g.set_result(node, k, g.view("reshape", {TensorArg{source}, SymInts{g.sizes_in(node.outputs[k])}}));
   }

@@ -35,19 +35,26 @@ std::vector<DType> types_of_text(const std::string& text) {
 /// What a call of a ufunc is given.
 struct UfuncCall {
   std::vector<PyObject*> operands;
-  PyObject* out = nullptr;
+  std::vector<PyObject*> outs;  // of each result; null: a new array
   PyObject* axes = nullptr;
   std::string signature;
 };
 
-UfuncCall read_call(const NumpyRules& g, const TapeNode& node, const UfuncShape& shape) {
+UfuncCall read_call(const TapeNode& node, const UfuncShape& shape) {
   UfuncCall call;
   const auto count = static_cast<int>(PyTuple_GET_SIZE(node.args.get()));
   for (int i = 0; i < std::min(count, shape.inputs); ++i)
     call.operands.push_back(PyTuple_GET_ITEM(node.args.get(), i));
-  if (count < shape.inputs || count > shape.inputs + 1) throw Unsupported("the number of operands of " + node.name);
-  const auto given = [](PyObject* o) { return o != nullptr && o != Py_None; };
-  if (count > shape.inputs) call.out = PyTuple_GET_ITEM(node.args.get(), shape.inputs);
+  if (count < shape.inputs || count > shape.inputs + shape.outputs) throw Unsupported("the operands of " + node.name);
+  call.outs.resize(static_cast<size_t>(shape.outputs), nullptr);
+  const auto take_out = [&call](size_t k, PyObject* out) {
+    if (out == Py_None || out == Py_Ellipsis) return;
+    if (k >= call.outs.size() || slot_of(out) < 0) throw Unsupported("such an out");
+    call.outs[k] = out;
+  };
+  for (int i = shape.inputs; i < count; ++i) {
+    take_out(static_cast<size_t>(i - shape.inputs), PyTuple_GET_ITEM(node.args.get(), i));
+  }
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
   while (node.kwargs && PyDict_Next(node.kwargs.get(), &at, &key, &value) != 0) {
@@ -57,16 +64,16 @@ UfuncCall read_call(const NumpyRules& g, const TapeNode& node, const UfuncShape&
     } else if (name == "axes" && PyList_Check(value)) {
       call.axes = value;
     } else if (name == "out") {
-      const bool one = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 1;
-      call.out = one ? PyTuple_GET_ITEM(value, 0) : value;
+      for (Py_ssize_t i = 0; PyTuple_Check(value) && i < PyTuple_GET_SIZE(value); ++i) {
+        take_out(static_cast<size_t>(i), PyTuple_GET_ITEM(value, i));
+      }
+      if (!PyTuple_Check(value)) take_out(0, value);
     } else if (name != "casting" && value != Py_None && value != Py_True) {
       throw Unsupported("argument " + name + " of " + node.name);
     }
   }
-  if (!given(call.out) || call.out == Py_Ellipsis) call.out = nullptr;
-  if (call.out != nullptr && (shape.outputs != 1 || slot_of(call.out) < 0)) throw Unsupported("such an out");
-  if (node.mutates && call.out == nullptr && node.name != "qr_r_raw") call.out = call.operands[0];
-  (void)g;
+  const bool none = std::all_of(call.outs.begin(), call.outs.end(), [](PyObject* out) { return out == nullptr; });
+  if (node.mutates && none && node.name != "qr_r_raw") call.outs.at(0) = call.operands[0];
   return call;
 }
 
@@ -316,7 +323,7 @@ void rule_of_loop(NumpyGraph& graph, const TapeNode& node) {
   GraphBuilder& b = g.b();
   PyObject* const ufunc = node.func.get();
   const UfuncShape shape = shape_of_ufunc(ufunc);
-  UfuncCall call = read_call(g, node, shape);
+  UfuncCall call = read_call(node, shape);
   const std::vector<DType> types = call.signature.empty()
                                        ? g.loop_types(ufunc, call.operands, static_cast<size_t>(shape.outputs))
                                        : types_of_text(call.signature);
@@ -331,20 +338,30 @@ void rule_of_loop(NumpyGraph& graph, const TapeNode& node) {
     operands.values.push_back(permuted(b, value, core_last(call.axes, k, b.type(value).dim(), shape.core_dims[k])));
   }
   const auto outputs = static_cast<size_t>(shape.outputs);
-  if (call.out == nullptr && node.outputs.size() != outputs) throw Unsupported("such results of " + node.name);
+  if (!node.mutates && node.outputs.size() != outputs) throw Unsupported("such results of " + node.name);
+  const auto is_new = [&](size_t k) { return call.outs[k] == nullptr; };
+  if (node.outputs.size() < outputs && std::any_of(call.outs.begin(), call.outs.end(), [](PyObject* o) { return !o; })) {
+    throw Unsupported("such results of " + node.name);
+  }
   std::vector<TensorType> made;
   std::vector<std::vector<int64_t>> orders;
   for (size_t k = 0; k < outputs; ++k) {
     const std::vector<Expr> sizes =
-        call.out != nullptr ? g.fz().type(g.tensor(call.out)).sizes : g.sizes_in(node.outputs[k]);
+        is_new(k) ? g.sizes_in(node.outputs[k]) : g.fz().type(g.tensor(call.outs[k])).sizes;
     const size_t at = call.operands.size() + k;
     orders.push_back(core_last(call.axes, at, static_cast<int64_t>(sizes.size()), shape.core_dims[at]));
     made.push_back(dense_type(b, types[at], in_order(sizes, orders.back())));
   }
   if (in_place) made.push_back(dense_type(b, types[0], b.type(operands.values[0]).sizes));
   const std::vector<ValueId> values = b.host_call(*op, {std::move(operands)}, std::move(made));
-  if (call.out != nullptr) return g.write(call.out, permuted(b, values[0], inverse_of(orders[0])));
-  for (size_t k = 0; k < outputs; ++k) g.set_value(node, k, permuted(b, values[k], inverse_of(orders[k])));
+  for (size_t k = 0; k < outputs; ++k) {
+    const ValueId value = permuted(b, values[k], inverse_of(orders[k]));
+    if (is_new(k)) {
+      g.set_value(node, k, value);
+    } else {
+      g.write(call.outs[k], value);
+    }
+  }
   if (in_place) g.write(call.operands[0], values.back());
 }
 

@@ -189,12 +189,19 @@ void extreme_rule(NumpyGraph& graph, const TapeNode& node, const char* op, const
       ufunc ? NumpyArgs(node, g.np(), {operand, "axis", "dtype", "out", "keepdims", "initial", "where"})
             : NumpyArgs(node, g.np(), {operand, "axis", "out", "keepdims", "initial", "where"});
   if (ufunc) args.refuse({"dtype"});
-  args.refuse({"out", "initial", "where"});
+  args.refuse({"out", "where"});
   const Reduction r = reduction(g, args, operand, fallback);
+  const bool starts = args["initial"] != nullptr && args["initial"] != Py_None;
+  if (starts && (is_complex(g.b().type(r.x).dtype) || r.count == 0)) throw Unsupported("such an initial");
   if (is_complex(g.b().type(r.x).dtype)) {
     return reduce_by_loop(g, node, r, op[2] == 'a' ? "maximum" : "minimum");
   }
-  g.set_value(node, 0, g.b().reduce(op, r.x, r.dims, r.keepdims));
+  ValueId made = g.b().reduce(op, r.x, r.dims, r.keepdims);
+  if (starts) {
+    const ValueId first = g.as_dtype(args["initial"], g.b().type(made).dtype);
+    made = g.b().binary(std::string_view(op) == "amax" ? "maximum" : "minimum", made, first);
+  }
+  g.set_value(node, 0, made);
 }
 
 void rule_max(NumpyGraph& graph, const TapeNode& node) { extreme_rule(graph, node, "amax", "a", INT64_MIN); }

@@ -335,6 +335,7 @@ NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_ten
     add_numpy_placing_rules(made);
     add_numpy_short_row_rules(made);
     add_numpy_loop_rules(made);
+    add_numpy_assign_rules(made);
     return made;
   }();
   if (const auto found = arrays.find(node.name); found != arrays.end() && !for_tensors) return found->second;

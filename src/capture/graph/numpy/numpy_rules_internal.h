@@ -26,6 +26,12 @@ struct NumpyRules {
   void write_ref(NumpyGraph::ArrayRef target, ValueId value) const { g.write(target, value); }
   void set_value(const TapeNode& node, size_t k, ValueId value) const { g.set_value(node, k, value); }
   void set_result(const TapeNode& node, size_t k, NumpyGraph::ArrayRef ref) const { g.set_result(node, k, ref); }
+  /// The call behind it on the tape; null: it is the last one.
+  const TapeNode* next(const TapeNode& node) const {
+    const std::vector<TapeNode>& nodes = g.tape_.nodes();
+    const auto at = static_cast<size_t>(&node - nodes.data()) + 1;
+    return at < nodes.size() ? &nodes[at] : nullptr;
+  }
   const TapeSlot& result(const TapeNode& node) const { return g.slot(node.outputs.at(0)); }
   bool is_copy(ArrayRef ref) const { return g.is_copy(ref); }
   ArrayRef flipped(ArrayRef source, const std::vector<int64_t>& dims) const { return g.flipped(source, dims); }
@@ -88,6 +94,7 @@ void add_numpy_element_rules(NumpyRuleTable& table);
 void add_numpy_placing_rules(NumpyRuleTable& table);
 void add_numpy_short_row_rules(NumpyRuleTable& table);
 void add_numpy_loop_rules(NumpyRuleTable& table);
+void add_numpy_assign_rules(NumpyRuleTable& table);
 /// The rule of a ufunc without one: NumPy's own loop, within the plan.
 void rule_of_loop(NumpyGraph& graph, const TapeNode& node);
 /// Likewise rows along a dimension in order; the places of their extremes; what a ufunc makes of each; what a mask picks.
@@ -97,6 +104,9 @@ ValueId extreme_by_loop(const NumpyRules& g, ValueId x, int64_t dim, bool larges
 ValueId reduced_by_loop(const NumpyRules& g, PyObject* ufunc, ValueId x, int64_t dim);
 /// np.nonzero, and np.where of a condition alone.
 void rule_of_places(NumpyGraph& graph, const TapeNode& node);
+/// What is written where a mask holds, or along the first dimension at places. False: such values do not fit.
+bool assign_by_mask(const NumpyRules& g, NumpyGraph::ArrayRef target, ValueId mask, PyObject* value);
+bool assign_by_places(const NumpyRules& g, NumpyGraph::ArrayRef target, ValueId places, PyObject* value);
 ValueId picked_by_mask(const NumpyRules& g, PyObject* array, PyObject* mask, const TapeNode& node);
 /// The rule of a ufunc that is an operator of the registry.
 void rule_of_ufunc(NumpyGraph& graph, const TapeNode& node);

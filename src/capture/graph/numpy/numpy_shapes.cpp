@@ -43,14 +43,17 @@ void rule_where(NumpyGraph& graph, const TapeNode& node) {
 void rule_clip(NumpyGraph& graph, const TapeNode& node) {
   NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"a", "a_min", "a_max", "out", "min", "max"});
-  args.refuse({"out"});
   const auto given = [](PyObject* o) { return o != nullptr && o != Py_None; };
+  const auto give = [&](ValueId made) {
+    if (given(args["out"])) return g.write(args["out"], made);
+    g.set_value(node, 0, made);
+  };
   PyObject* low = given(args["a_min"]) ? args["a_min"] : args["min"];
   PyObject* high = given(args["a_max"]) ? args["a_max"] : args["max"];
-  if (given(low) && given(high)) return g.set_value(node, 0, g.apply_ufunc("clip", {args["a"], low, high}));
-  if (given(low)) return g.set_value(node, 0, g.apply_ufunc("maximum", {args["a"], low}));
-  if (given(high)) return g.set_value(node, 0, g.apply_ufunc("minimum", {args["a"], high}));
-  g.set_value(node, 0, g.b().op("clone", {TensorArg{g.read(args["a"])}}));
+  if (given(low) && given(high)) return give(g.apply_ufunc("clip", {args["a"], low, high}));
+  if (given(low)) return give(g.apply_ufunc("maximum", {args["a"], low}));
+  if (given(high)) return give(g.apply_ufunc("minimum", {args["a"], high}));
+  give(g.b().op("clone", {TensorArg{g.read(args["a"])}}));
 }
 
 void rule_astype(NumpyGraph& graph, const TapeNode& node) {
@@ -122,7 +125,7 @@ void rule_arange(NumpyGraph& graph, const TapeNode& node) {
   // Floats are multiples of the step, as long as all of them are whole.
   constexpr int64_t kMostWhole = int64_t{1} << 20;
   const bool whole = std::max({std::abs(start), std::abs(stop), std::abs(step)}) < kMostWhole;
-  if (dtype != DType::kInt64 && !(whole && (dtype == DType::kFloat64 || dtype == DType::kFloat32))) {
+  if (dtype != DType::kInt64 && !(whole && (is_complex(dtype) || dtype == DType::kFloat64 || dtype == DType::kFloat32))) {
     throw Unsupported("arange of such types");
   }
   const ValueId steps = g.b().op(

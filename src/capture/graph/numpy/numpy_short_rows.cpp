@@ -173,24 +173,6 @@ void rule_correlate(NumpyGraph& graph, const TapeNode& node) {
   convolution(g, node, args["a"], args["v"], mode, false);
 }
 
-/// The first choice whose condition holds.
-void rule_select(NumpyGraph& graph, const TapeNode& node) {
-  const NumpyRules g{graph};
-  const NumpyArgs args(node, g.np(), {"condlist", "choicelist", "default"});
-  PyObject *conditions = args["condlist"], *choices = args["choicelist"];
-  const auto listed = [](PyObject* o) { return o != nullptr && (PyList_Check(o) || PyTuple_Check(o)); };
-  if (!listed(conditions) || !listed(choices)) throw Unsupported("such a select");
-  const DType dtype = g.result_dtype(node);
-  ValueId made = args["default"] == nullptr ? g.b().constant(0, dtype) : g.as_dtype(args["default"], dtype);
-  made = g.b().expand(made, g.result_sizes(node));
-  for (Py_ssize_t i = PySequence_Fast_GET_SIZE(conditions); i-- > 0;) {
-    const ValueId condition = g.read(PySequence_Fast_GET_ITEM(conditions, i));
-    if (g.b().type(condition).dtype != DType::kBool) throw Unsupported("such a condition");
-    made = g.b().where(condition, g.as_dtype(PySequence_Fast_GET_ITEM(choices, i), dtype), made);
-  }
-  g.set_value(node, 0, made);
-}
-
 /// The array's parts along an axis, as views.
 void rule_unstack(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
@@ -239,7 +221,7 @@ void add_numpy_short_row_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
       {"sort", rule_sort},         {"median", rule_median},
       {"convolve", rule_convolve}, {"correlate", rule_correlate},
-      {"select", rule_select},     {"unstack", rule_unstack},
+      {"unstack", rule_unstack},
       {"ediff1d", rule_ediff},     {"fill_diagonal", rule_fill_diagonal},
   };
   table.insert(rules.begin(), rules.end());

@@ -1,0 +1,219 @@
+// Rules of calls that write where a mask or an array of places says, choose among arrays, or leave out what is there twice.
+#include <algorithm>
+#include <numeric>
+
+#include "capture/graph/numpy/numpy_rules_internal.h"
+#include "capture/host/numpy_loops.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+namespace {
+
+using ArrayRef = NumpyGraph::ArrayRef;
+
+ValueId dense(GraphBuilder& b, ValueId x) {
+  return b.op("clone", {TensorArg{x}, std::string("contiguous_format")});
+}
+
+ValueId one_row(GraphBuilder& b, ValueId x) {
+  if (b.type(x).dim() == 1) return x;
+  return b.reshape(dense(b, x), {b.type(x).numel(b.ctx())});
+}
+
+TensorType dense_like(GraphBuilder& b, ValueId x) {
+  TensorType type;
+  type.dtype = b.type(x).dtype;
+  type.sizes = b.type(x).sizes;
+  type.strides = contiguous_strides(b.ctx(), type.sizes);
+  return type;
+}
+
+/// What is given as values, in the target's type.
+ValueId values_for(const NumpyRules& g, PyObject* value, DType dtype) {
+  if (slot_of(value) < 0) {
+    if (PyList_Check(value) || PyTuple_Check(value)) return listed(g, value, dtype);
+    return g.as_dtype(value, dtype);
+  }
+  if (is_complex(g.slot_dtype(value)) && !is_complex(dtype)) throw Unsupported("a complex cast");
+  const ValueId given = g.read(value);
+  return g.tested_cast(given, g.b().cast(given, dtype));
+}
+
+ValueId holds(const NumpyRules& g, PyObject* mask) {
+  const ValueId x = g.read(mask);
+  return g.b().type(x).dtype == DType::kBool ? x : g.b().binary("ne", x, Scalar(int64_t{0}));
+}
+
+void write_masked(const NumpyRules& g, ArrayRef target, ValueId mask, ValueId values, bool again) {
+  GraphBuilder& b = g.b();
+  const ValueId now = g.fz().read(target);
+  if (b.type(mask).sizes != b.type(now).sizes || b.type(mask).dim() == 0) throw Unsupported("a mask of another shape");
+  const ValueId made =
+      b.host_call(masked_loop(again), {TensorList{{now, mask, one_row(b, values)}}}, {dense_like(b, now)})[0];
+  g.write_ref(target, made);
+}
+
+void rule_place(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"arr", "mask", "vals"});
+  const ArrayRef target = g.tensor(args["arr"]);
+  const TensorType type = g.fz().type(target);
+  ValueId values = values_for(g, args["vals"], type.dtype);
+  if (g.b().type(values).dim() == 0) values = g.b().unsqueeze(values, 0);
+  write_masked(g, target, holds(g, args["mask"]), values, true);
+}
+
+/// One element of the flat array.
+void rule_put(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "ind", "v", "mode"});
+  if (args["mode"] != nullptr && text_of(args["mode"]) != "raise") throw Unsupported("the mode of put");
+  ArrayRef target = g.tensor(args["a"]);
+  const std::vector<Expr> sizes = g.fz().type(target).sizes;
+  int64_t count = 1;
+  for (const Expr& e : sizes) count *= e.const_value();
+  int64_t at = args.integer("ind", 0);
+  at += at < 0 ? count : 0;
+  const ValueId value = values_for(g, args["v"], g.fz().type(target).dtype);
+  if (at < 0 || at >= count || g.b().type(value).dim() != 0) throw Unsupported("such a put");
+  for (const Expr& e : sizes) {
+    count /= e.const_value();
+    target = g.view("select", {TensorArg{target}, Scalar(int64_t{0}), Scalar(at / count)});
+    at %= count;
+  }
+  g.write_ref(target, value);
+}
+
+/// The items of a list or tuple, or those of an array along its first dimension.
+std::vector<ValueId> items(const NumpyRules& g, PyObject* list) {
+  constexpr int64_t kMost = 8;  // as many as a kernel reads
+  std::vector<ValueId> made;
+  if (slot_of(list) >= 0) {
+    const ValueId x = g.read(list);
+    const int64_t count = g.b().type(x).dim() > 0 ? g.shape(x)[0] : 0;
+    for (int64_t i = 0; i < std::min(count, kMost + 1); ++i) {
+      made.push_back(g.b().op("select", {TensorArg{x}, Scalar(int64_t{0}), Scalar(i)}));
+    }
+  } else if (list != nullptr && (PyList_Check(list) || PyTuple_Check(list))) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) {
+      made.push_back(g.read(PySequence_Fast_GET_ITEM(list, i)));
+    }
+  }
+  if (made.empty() || made.size() > kMost) throw Unsupported("so many choices");
+  return made;
+}
+
+/// The first choice whose condition holds.
+void rule_select(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"condlist", "choicelist", "default"});
+  const DType dtype = g.result_dtype(node);
+  const std::vector<ValueId> conditions = items(g, args["condlist"]), choices = items(g, args["choicelist"]);
+  if (conditions.size() != choices.size()) throw Unsupported("such a select");
+  ValueId made = args["default"] == nullptr ? g.b().constant(0, dtype) : g.as_dtype(args["default"], dtype);
+  made = g.b().expand(made, g.result_sizes(node));
+  for (size_t i = conditions.size(); i-- > 0;) {
+    if (g.b().type(conditions[i]).dtype != DType::kBool) throw Unsupported("such a condition");
+    made = g.b().where(conditions[i], g.b().cast(choices[i], dtype), made);
+  }
+  g.set_value(node, 0, made);
+}
+
+/// Of each element the choice whose number it is; the kernel stops at one that is none.
+void rule_choose(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "choices", "out", "mode"});
+  args.refuse({"out"});
+  if (args["mode"] != nullptr && text_of(args["mode"]) != "raise") throw Unsupported("the mode of choose");
+  GraphBuilder& b = g.b();
+  ValueId which = g.read(args["a"]);
+  if (!is_integral(b.type(which).dtype) && b.type(which).dtype != DType::kBool) throw Unsupported("such a choose");
+  which = b.cast(which, DType::kInt64);
+  const DType dtype = g.result_dtype(node);
+  const std::vector<ValueId> choices = items(g, args["choices"]);
+  const auto count = static_cast<int64_t>(choices.size());
+  which = g.stops_always(
+      which, b.binary("logical_or", b.binary("lt", which, Scalar(int64_t{0})), b.binary("ge", which, Scalar(count))));
+  ValueId made = b.expand(b.cast(choices.back(), dtype), g.result_sizes(node));
+  for (int64_t i = count - 1; i-- > 0;) {
+    made = b.where(b.binary("eq", which, Scalar(i)), b.cast(choices[static_cast<size_t>(i)], dtype), made);
+  }
+  g.set_value(node, 0, made);
+}
+
+/// Coordinates at each place of a grid, as copies.
+void rule_meshgrid(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  GraphBuilder& b = g.b();
+  const Py_ssize_t count = PyTuple_GET_SIZE(node.args.get());
+  if ((node.kwargs && PyDict_GET_SIZE(node.kwargs.get()) > 0) || static_cast<size_t>(count) != node.outputs.size()) {
+    throw Unsupported("such a meshgrid");
+  }
+  for (Py_ssize_t k = 0; k < count; ++k) {
+    const ValueId x = one_row(b, g.read(PyTuple_GET_ITEM(node.args.get(), k)));
+    const std::vector<Expr> sizes = g.sizes_in(node.outputs[static_cast<size_t>(k)]);
+    // The first two dimensions are the second's and the first's.
+    const Py_ssize_t own = count > 1 && k < 2 ? 1 - k : k;
+    std::vector<Expr> along(sizes.size(), b.ctx().constant(1));
+    along[static_cast<size_t>(own)] = b.type(x).sizes[0];
+    g.set_value(node, static_cast<size_t>(k), dense(b, b.expand(b.reshape(x, along), sizes)));
+  }
+}
+
+/// Different elements in order, where the program sorts what NumPy gives in an order of its own.
+void rule_unique_hash(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const TapeNode* next = g.next(node);
+  const bool sorts = next != nullptr && next->name == "sort" && next->mutates && !next->kwargs &&
+                     PyTuple_GET_SIZE(next->args.get()) == 1 &&
+                     slot_of(PyTuple_GET_ITEM(next->args.get(), 0)) == node.outputs.at(0);
+  const ValueId x = g.read(PyTuple_GET_ITEM(node.args.get(), 0));
+  const DType dtype = g.b().type(x).dtype;
+  if (!sorts || g.b().type(x).dim() != 1 || !(is_integral(dtype) || is_complex(dtype))) {
+    throw Unsupported("different elements in NumPy's order");
+  }
+  TensorType type = dense_like(g.b(), x);
+  type.sizes = g.result_sizes(node);
+  g.set_value(node, 0, g.b().host_call(unique_loop(g.np(), dtype), {TensorList{{x}}}, {type})[0]);
+}
+
+}  // namespace
+
+bool assign_by_mask(const NumpyRules& g, ArrayRef target, ValueId mask, PyObject* value) {
+  const ValueId values = values_for(g, value, g.fz().type(target).dtype);
+  if (g.b().type(values).dim() != 1) return false;
+  write_masked(g, target, mask, values, false);
+  return true;
+}
+
+bool assign_by_places(const NumpyRules& g, ArrayRef target, ValueId places, PyObject* value) {
+  GraphBuilder& b = g.b();
+  const ValueId now = g.fz().read(target);
+  if (b.type(now).dim() == 0) return false;
+  // All of the array is copied for it.
+  constexpr int64_t kMostCopied = 8;
+  int64_t count = 1;
+  for (const int64_t size : g.shape(places)) count *= size;
+  if (count * kMostCopied < g.shape(now)[0]) throw Unsupported("writes to a few places of an array");
+  std::vector<Expr> wide = b.type(places).sizes, rows = {b.ctx().constant(count)};
+  for (size_t d = 1; d < b.type(now).sizes.size(); ++d) {
+    wide.push_back(b.type(now).sizes[d]);
+    rows.push_back(b.type(now).sizes[d]);
+  }
+  ValueId values = values_for(g, value, b.type(now).dtype);
+  values = b.reshape(dense(b, b.expand(values, wide)), rows);
+  const ValueId made = b.host_call(assign_loop(), {TensorList{{now, one_row(b, places), values}}},
+                                   {dense_like(b, now)})[0];
+  g.write_ref(target, made);
+  return true;
+}
+
+void add_numpy_assign_rules(NumpyRuleTable& table) {
+  const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
+      {"place", rule_place},   {"put", rule_put},           {"select", rule_select},
+      {"choose", rule_choose}, {"meshgrid", rule_meshgrid}, {"_unique_hash", rule_unique_hash},
+  };
+  table.insert(rules.begin(), rules.end());
+}
+
+}  // namespace tatara::capture
