@@ -3,7 +3,7 @@
 usage: numpy_table.py [--torch] [--dtypes a,b] [--layouts a,b] [--out table.csv] [name ...]
 Names as numpy.linalg.inv; a prefix is enough.
 
-Compared in three calls: result types, element types, values, shapes, strides, flags, memory that is shared with the arguments, and what
+Compared in three calls, and in two with other elements: result types, element types, values, shapes, strides, flags, memory that is shared with the arguments, and what
 was written to these, warnings. A case is native where the later calls are entries that make none of NumPy's calls (what comes of Python's
 numbers alone is a constant: such an entry has no graph); a function is what the worst of its cases in rows are, with element types of at least 32 bits.
 """
@@ -48,6 +48,10 @@ LEFT_OUT = set(
 )
 
 
+# Added to each seed: other elements of the same shapes.
+OTHER = [0]
+
+
 def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     seen = set()
     for namespace in NAMESPACES:
@@ -61,7 +65,7 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def sample(dtype: str, layout: str, seed: int, square: bool = True) -> np.ndarray:
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed + OTHER[0])
     shape = (0, 4) if layout == "empty" else (8, 8) if layout == "steps" else (4, 4)
     t = np.dtype(dtype)
     if t.kind == "b":
@@ -183,9 +187,33 @@ def check(function: Callable[..., Any], make: Callable[[], tuple[Any, ...]]) -> 
             why = f"warns {heard} for {said}, in call {call}"
         if why:
             return "wrong", why
-    if tatara.stats()["breaks"] or not served:
-        return "break", ""
-    return ("host", "") if hosts else ("native", "")
+    kind = "break" if tatara.stats()["breaks"] or not served else "host" if hosts else "native"
+    for seed in (100, 200):
+        OTHER[0] = seed
+        try:
+            why = other_data(function, compiled, make(), make())
+        finally:
+            OTHER[0] = 0
+        if why:
+            return "wrong", f"with other elements: {why}"
+    return kind, ""
+
+
+def other_data(function: Callable[..., Any], compiled: Any, args: tuple[Any, ...], twin: tuple[Any, ...]) -> str:
+    try:
+        want, said = attempt(function, args)
+    except Exception as error:
+        try:
+            attempt(compiled, twin)
+        except Exception as own:
+            return "" if type(own) is type(error) and str(own) == str(error) else f"raises {own} for {error}"
+        return f"does not raise {error}"
+    try:
+        got, heard = attempt(compiled, twin)
+    except Exception as error:
+        return f"raises {type(error).__name__}: {error}"[:120]
+    why = differs(want, got) or differs(list(args), list(twin))
+    return why or ("" if said == heard else f"warns {heard} for {said}")
 
 
 def main() -> None:

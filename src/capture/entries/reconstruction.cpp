@@ -140,6 +140,14 @@ int ReconstructionBuilder::add_all(Reconstruction::Step step, std::initializer_l
   return emit(std::move(step));
 }
 
+bool ReconstructionBuilder::holds_scalars(PyObject* tuple) const {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* const item = PyTuple_GET_ITEM(tuple, i);
+    if (api_.is_numpy(item) && world_.slot(item) >= 0) return true;
+  }
+  return false;
+}
+
 int ReconstructionBuilder::add_new(PyObject* o) {
   using Kind = Reconstruction::Kind;
   if (const int index = world_.object_index(o); index >= 0) return emit({Kind::kObject, index, {}, {}, {}, 0, {}});
@@ -150,7 +158,10 @@ int ReconstructionBuilder::add_new(PyObject* o) {
   switch (world_.origin(o)) {
     case Origin::kBorn: return add_born(o);
     case Origin::kFound:
-    case Origin::kValue: return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
+    case Origin::kValue:
+      // C code puts NumPy's scalars into a tuple, which alone would be a plain value.
+      if (PyTuple_CheckExact(o) && holds_scalars(o)) return add_born(o);
+      return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
     case Origin::kTaped:
     case Origin::kGuarded:
     case Origin::kUnknown: break;

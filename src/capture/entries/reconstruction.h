@@ -114,6 +114,7 @@ class ReconstructionBuilder {
   int add(PyObject* object);
   int add_not_a_number(PyObject* object);
   int add_held(PyObject* object);
+  bool holds_scalars(PyObject* tuple) const;
   int add_new(PyObject* object);
   int add_born(PyObject* object);
   int add_born_mapping(PyObject* object);

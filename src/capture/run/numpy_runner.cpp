@@ -306,8 +306,8 @@ bool falls(const TapeNode& node) {
 /// Data decide how large its result is, and nothing else.
 bool only_sized(const TapeNode& node) {
   const auto& call = std::get<NumpyOperation>(node.kind);
-  return !call.decides.empty() && (!call.fell || NumpyGraph::tests_decision(node)) && !call.crosses &&
-         !draws_by_numpy(node);
+  const bool tested = call.fell ? NumpyGraph::tests_decision(node) : NumpyGraph::tests_size(node);
+  return !call.decides.empty() && tested && !call.crosses && !draws_by_numpy(node);
 }
 
 struct Part {

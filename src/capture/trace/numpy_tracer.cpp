@@ -128,6 +128,22 @@ bool make_slot(const NumpyApi& np, PyObject* value, TapeSlot& slot) {
 
 }  // namespace
 
+namespace {
+
+/// Whether code in Python, which nobody would see, tells NumPy of the object's elements.
+bool makes_array(PyObject* o, const NumpyApi& np) {
+  if (PyType_Check(o) || np.is_scalar(o) || np.is_dtype(o) || PyTuple_Check(o) || PyList_Check(o)) return false;
+  PyTypeObject* const type = Py_TYPE(o);
+  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
+  static PyObject* const method = PyUnicode_InternFromString("__array__");
+  static PyObject* const get = PyUnicode_InternFromString("__getitem__");
+  static PyObject* const length = PyUnicode_InternFromString("__len__");
+  if (_PyType_Lookup(type, method) != nullptr) return true;
+  return _PyType_Lookup(type, get) != nullptr && _PyType_Lookup(type, length) != nullptr;
+}
+
+}  // namespace
+
 int NumpyTracing::numpy_slot(PyObject* value) {
   Trace& t = *trace_;
   if (const int known = t.tape.find(value); known >= 0) return known;
@@ -153,6 +169,8 @@ Ref NumpyTracing::numpy_to_tape(PyObject* value, bool& uses, std::string& proble
       problem = "a torch tensor in a NumPy call";
     } else if (Search::opens(o) && numpy_inside(o)) {
       problem = "arrays inside a " + type_name(o);
+    } else if (makes_array(o, *api_.numpy)) {
+      problem = "an object of type " + type_name(o) + ", of which NumPy makes an array";
     }
     return Ref::borrow(o);
   });

@@ -281,9 +281,20 @@ void rule_searchsorted(NumpyGraph& graph, const TapeNode& node) {
   ValueId v = g.as_dtype(args["v"], dtype);
   if (slot_of(args["v"]) >= 0 && g.slot_dtype(args["v"]) != dtype) throw Unsupported("values of another type");
   if (is_complex(dtype) || dtype_size(dtype) < 4) throw Unsupported("boundaries of this type");
-  if (is_floating(dtype)) {
-    v = g.stops_always(v, g.b().expand(g.b().reduce("any", g.b().unary("isnan", a), {0}, false), g.b().type(v).sizes));
+  // Of boundaries out of order NumPy's own search decides.
+  const int64_t count = g.shape(a)[0];
+  const auto part = [&](int64_t from, int64_t to) {
+    ExprContext& ctx = g.b().ctx();
+    return g.b().slice(a, 0, ctx.constant(from), ctx.constant(to), ctx.constant(1));
+  };
+  ValueId bad = kNoValue;
+  if (count > 1) {
+    const ValueId fine = g.b().binary("le", part(0, count - 1), part(1, count));
+    bad = g.b().reduce("any", g.b().unary("logical_not", fine), {0}, false);
+  } else if (is_floating(dtype)) {
+    bad = g.b().reduce("any", g.b().unary("isnan", a), {0}, false);
   }
+  if (bad != kNoValue) v = g.stops_always(v, g.b().expand(bad, g.b().type(v).sizes));
   const std::string side = args["side"] == nullptr ? "left" : text_of(args["side"]);
   if (side != "left" && side != "right") throw Unsupported("such a side");
   g.set_value(node, 0,
@@ -401,7 +412,8 @@ void rule_take(NumpyGraph& graph, const TapeNode& node) {
   axis += axis < 0 ? rank : 0;
   if (axis < 0 || axis >= rank || args["indices"] == nullptr) throw Unsupported("such a take");
   PyObject* const given = args["indices"];
-  const ValueId places = slot_of(given) >= 0 ? g.read(given) : g.as_dtype(given, DType::kInt64);
+  const bool several = PyTuple_Check(given) || PyList_Check(given);
+  const ValueId places = slot_of(given) >= 0 || several ? g.read(given) : g.as_dtype(given, DType::kInt64);
   if (!is_integral(g.b().type(places).dtype)) throw Unsupported("places of this type");
   TensorList list;
   for (int64_t d = 0; d < axis; ++d) list.values.push_back(kNoValue);

@@ -46,6 +46,8 @@ class NumpyGraph {
   };
   /// Whether the graph itself looks whether a Python int is what it was in the trace.
   static bool tests_decision(const TapeNode& node);
+  /// Whether the plan stops where the call's result has another size than in the trace.
+  static bool tests_size(const TapeNode& node);
   /// Those among the results that were wanted.
   const std::vector<LateView>& late_views() const { return late_views_; }
 

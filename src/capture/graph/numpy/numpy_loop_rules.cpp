@@ -2,6 +2,7 @@
 // numpy.fft are made of such), sorts, places of extremes, and what a mask picks (capture/host/numpy_loops.h).
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
 #include "capture/graph/numpy/numpy_rules_internal.h"
 #include "capture/host/numpy_loops.h"
@@ -220,6 +221,21 @@ void rule_int(NumpyGraph& graph, const TapeNode& node) {
   g.compute(g.stops_always(x, g.b().binary("ne", x, Scalar(was))));
 }
 
+/// Likewise whether two arrays are equal where one is as wide as the other.
+void rule_array_equiv(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a1", "a2"});
+  GraphBuilder& b = g.b();
+  ValueId x = g.read(args["a1"]), y = g.read(args["a2"]);
+  if (b.type(x).dtype != b.type(y).dtype || b.type(x).sizes != b.type(y).sizes) throw Unsupported("such an array_equiv");
+  if (b.type(x).dim() == 0) throw Unsupported("such an array_equiv");
+  std::vector<int64_t> all(static_cast<size_t>(b.type(x).dim()));
+  std::iota(all.begin(), all.end(), 0);
+  const ValueId same = b.reduce("all", b.binary("eq", x, y), all, false);
+  const bool was = std::get<NumpyOperation>(node.kind).fell.get() == Py_True;
+  g.compute(g.stops_always(same, was ? b.unary("logical_not", same) : same));
+}
+
 /// Bools of what a condition is.
 ValueId truth(const NumpyRules& g, PyObject* condition) {
   const ValueId x = g.read(condition);
@@ -315,7 +331,14 @@ void rule_compress(NumpyGraph& graph, const TapeNode& node) {
 
 bool NumpyGraph::tests_decision(const TapeNode& node) {
   const auto& call = std::get<NumpyOperation>(node.kind);
-  return node.name == "int" && call.fell && PyLong_CheckExact(call.fell.get());
+  if (node.name == "int") return call.fell && PyLong_CheckExact(call.fell.get());
+  return node.name == "array_equiv" && call.fell && PyBool_Check(call.fell.get());
+}
+
+bool NumpyGraph::tests_size(const TapeNode& node) {
+  constexpr std::string_view kTested[] = {"getitem", "nonzero",  "flatnonzero", "argwhere",
+                                          "where",   "compress", "extract",     "_unique_hash"};
+  return std::find(std::begin(kTested), std::end(kTested), node.name) != std::end(kTested);
 }
 
 void rule_of_loop(NumpyGraph& graph, const TapeNode& node) {
@@ -392,7 +415,7 @@ ValueId picked_by_mask(const NumpyRules& g, PyObject* array, PyObject* mask, con
 
 void add_numpy_loop_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
-      {"int", rule_int},                 {"argsort", rule_argsort},         {"lexsort", rule_lexsort},   {"nonzero", rule_nonzero},
+      {"array_equiv", rule_array_equiv}, {"int", rule_int},                 {"argsort", rule_argsort},         {"lexsort", rule_lexsort},   {"nonzero", rule_nonzero},
       {"flatnonzero", rule_flatnonzero}, {"compress", rule_compress}, {"extract", rule_compress}, {"argwhere", rule_argwhere},
   };
   table.insert(rules.begin(), rules.end());
