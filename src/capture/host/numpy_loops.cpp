@@ -516,6 +516,21 @@ const OpDef& masked_loop(bool again) {
   });
 }
 
+const OpDef& count_loop(bool last) {
+  return host().add(last ? "counts_to_last" : "counts", [last](const Views& views) {
+    const TensorView &x = *views[0], &out = *views[1];
+    auto* counts = static_cast<int64_t*>(out.data);
+    const auto* at = static_cast<const int64_t*>(x.data);
+    for (int64_t i = 0; i < out.sizes[0]; ++i) counts[i * out.strides[0]] = 0;
+    for (int64_t i = 0; i < x.sizes[0]; ++i) {
+      const int64_t number = at[i * x.strides[0]];
+      if (number < 0 || number >= out.sizes[0]) throw Unsupported("a number out of range");
+      ++counts[number * out.strides[0]];
+    }
+    if (last) stop_unless(counts[(out.sizes[0] - 1) * out.strides[0]] > 0 ? 1 : 0, 1);
+  });
+}
+
 namespace {
 
 /// Numbers that differ in order, of which a comparison tells.

@@ -48,6 +48,9 @@ const OpDef& assign_loop();
 /// The array with values, one after the other, where a mask holds. `again`: from the first one on behind the last, else the plan stops
 /// where there are more or fewer.
 const OpDef& masked_loop(bool again);
+/// How often each number of an array is there, up to the size of the result. It stops at others. `last`: also where the last one is
+/// not there.
+const OpDef& count_loop(bool last);
 /// Different elements in order, none of which is a NaN or a zero below zero; it stops where there are more or fewer than results.
 const OpDef& unique_loop(const NumpyApi& np, DType dtype);
 

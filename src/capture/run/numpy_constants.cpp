@@ -87,7 +87,7 @@ ConstantCalls::Results ConstantCalls::results(const TapeNode& node) {
   if (writes_ || node.outputs.empty()) return {};
   for (const int slot : node.outputs) {
     const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
-    const bool own = (info.owns || info.scalar) && !info.read_only && info.constant;
+    const bool own = (info.owns || info.fresh || info.scalar) && !info.read_only && info.constant;
     Ref found = own && tape_.maker(slot) == &node ? value(slot) : Ref();
     TensorMeta meta;
     if (!found || !np_.read_meta(found.get(), meta)) return {};
@@ -111,6 +111,10 @@ bool ConstantCalls::give(const Results& results, std::vector<Ref>& env, const Nu
     if (!place) return false;
     const auto bytes = static_cast<size_t>(NumpyApi::size_of(kept.get()) * dtype_size(dtype));
     if (bytes != 0) std::memcpy(NumpyApi::data(place.get()), NumpyApi::data(kept.get()), bytes);
+    if (!NumpyApi::owns_memory(kept.get())) {
+      place = np.view(place.get(), NumpyApi::data(place.get()), dtype, sizes, strides);
+      if (!place) return false;
+    }
   }
   return true;
 }

@@ -122,6 +122,15 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
       return PyObject_Call(callable, args, kwargs);
     }
   }
+  if ((PyCFunction_Check(callable) || is_descriptor(callable)) && c_name(callable) == "astype" &&
+      !inside_any(args, kwargs)) {
+    PyObject* const owner = is_descriptor(callable) && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0)
+                                                                                  : bound_to(callable);
+    if (owner != nullptr && np.is_scalar(owner) && !numpy_value(owner)) {
+      const Bypass bypass(bypass_);
+      return PyObject_Call(callable, args, kwargs);
+    }
+  }
   if (known.is(kArrayMethod) && !known.is(kMethodWrites) && !kwargs) {
     // So is what its methods give, where they are given nothing else.
     PyObject* const bound = bound_to(callable);
@@ -213,6 +222,18 @@ PyObject* NumpyTracing::numpy_foreign(PyObject* callable, const KnownCall& known
       const Bypass bypass(bypass_);
       return PyObject_Call(callable, args, nullptr);  // scalars that are the same in each call
     }
+    // In NumPy's own code each item is a call before the first turn.
+    constexpr Py_ssize_t kMostItems = 32;
+    if (name == "zip" && np.is_array(source) && in_numpys_code() && NumpyApi::ndim(source) > 0 &&
+        NumpyApi::dim(source, 0) <= kMostItems) {
+      const Ref lists = Ref::steal(PyTuple_New(PyTuple_GET_SIZE(args)));
+      for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(args); ++k) {
+        Ref rows = rows_of(PyTuple_GET_ITEM(args, k));
+        if (!rows) return tracing() ? nullptr : not_handled();
+        PyTuple_SET_ITEM(lists.get(), k, rows.release());
+      }
+      return PyObject_Call(callable, lists.get(), nullptr);
+    }
     if ((np.is_any_array(source) || steps) && name != "iter") return numpy_break(name + " over an array");
   }
   return not_handled();
@@ -233,11 +254,16 @@ PyObject* NumpyTracing::numpy_dispatcher(PyObject* callable, const KnownCall& kn
     for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(args); ++i) sized = sized || numpy_inside(PyTuple_GET_ITEM(args, i));
     sized = sized || (kwargs != nullptr && numpy_inside(kwargs));
   }
+  // So many bins as the program says.
+  const bool bins = name == "histogram" || name == "histogram_bin_edges";
+  if (sized && bins && !kwargs && PyTuple_GET_SIZE(args) <= 2) {
+    sized = PyTuple_GET_SIZE(args) == 2 && !PyLong_CheckExact(PyTuple_GET_ITEM(args, 1));
+  }
   if (module == "numpy" && name == "where" && PyTuple_GET_SIZE(args) < 3) sized = true;
   const Ref body = attr_or_null(callable, "_implementation");
   const bool has_body = body && PyFunction_Check(body.get());
   const bool enters =
-      has_body && known.is(kArrayBody) && !owner_.backend && !owner_.whole_numpy.contains(callable) && tracing();
+      has_body && known.is(kArrayBody) && (varies_inside(args) || (kwargs != nullptr && varies_inside(kwargs))) && !owner_.backend && !owner_.whole_numpy.contains(callable) && tracing();
   if (known.is(kArrayFunction) && !enters) {
     // Those of numpy.linalg and numpy.fft with their module.
     const bool own = module == "numpy";
@@ -306,7 +332,7 @@ PyObject* NumpyTracing::numpy_method(PyObject* callable, const KnownCall& known,
   if (!function || !known.is(kArrayMethod)) return numpy_break("method " + name + " of an array");
   const bool sized = known.is(kArraySized) || (known.is(kArrayShape) && [&] {
                        for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(all.get()); ++i) {
-                         if (numpy_inside(PyTuple_GET_ITEM(all.get(), i))) return true;
+                         if (varies_inside(PyTuple_GET_ITEM(all.get(), i))) return true;
                        }
                        return false;
                      }());

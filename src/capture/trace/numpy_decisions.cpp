@@ -21,6 +21,29 @@ bool NumpyTracing::in_numpys_code() const {
          text_of(context_.frames.back()->code()->co_filename).starts_with(api_.numpy->folder);
 }
 
+/// Whether it holds arrays or scalars that are not the same in each call.
+bool NumpyTracing::varies_inside(PyObject* o) const {
+  if (numpy_value(o)) return !constant(trace_->tape.find(o));
+  if (!PyTuple_CheckExact(o) && !PyList_CheckExact(o)) return numpy_inside(o);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
+    if (varies_inside(PySequence_Fast_GET_ITEM(o, i))) return true;
+  }
+  return false;
+}
+
+/// The items of an array along its first dimension, each a call; what is no array stays. Null: the trace is over, or an error is set.
+Ref NumpyTracing::rows_of(PyObject* source) {
+  if (!api_.numpy->is_array(source) || NumpyApi::ndim(source) == 0) return Ref::borrow(source);
+  Ref rows = Ref::steal(PyList_New(0));
+  const int64_t count = NumpyApi::dim(source, 0);
+  for (int64_t i = 0; i < count; ++i) {
+    const Ref index = Ref::steal(PyLong_FromLongLong(i));
+    const Ref row = Ref::steal(numpy_operator("getitem", "getitem", {source, index.get()}));
+    if (!row || row.get() == not_handled() || PyList_Append(rows.get(), row.get()) != 0) return {};
+  }
+  return rows;
+}
+
 /// The key with Python's ints as bounds of its slices, which data decide. Null: they may not.
 Ref NumpyTracing::with_whole_slices(PyObject* key) {
   if (PyTuple_Check(key)) {

@@ -468,6 +468,10 @@ PyObject* NumpyTracing::numpy_compare(int op, PyObject* left, PyObject* right) {
   if (numpy_value(left) || numpy_value(right)) {
     return numpy_operator(kCompare[op].op, kCompare[op].ufunc, {left, right});
   }
+  // A container and a number compare as objects.
+  const auto number = [](PyObject* o) { return PyLong_CheckExact(o) || PyFloat_CheckExact(o) || o == Py_None; };
+  const auto listed = [](PyObject* o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o); };
+  if ((listed(left) && number(right)) || (listed(right) && number(left))) return not_handled();
   if (numpy_inside(left) || numpy_inside(right)) return numpy_break("comparison of containers that hold arrays");
   return not_handled();
 }

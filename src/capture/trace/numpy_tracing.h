@@ -94,6 +94,8 @@ class NumpyTracing final : public TraceFeature {
   PyObject* enter_body(PyObject* callable, PyObject* body, PyObject* args, PyObject* kwargs);
   bool in_numpys_code() const;
   Ref with_whole_slices(PyObject* key);
+  bool varies_inside(PyObject* object) const;
+  Ref rows_of(PyObject* source);
   bool constants_alone(const TapeNode& node) const;
   void vary_written(const TapeNode& node);
   PyObject* numpy_record(NumpyCall call);

@@ -28,6 +28,8 @@ TensorType dense_like(GraphBuilder& b, ValueId x) {
   return type;
 }
 
+bool is_empty_row(const NumpyRules& g, ValueId row) { return g.shape(row)[0] == 0; }
+
 /// What is given as values, in the target's type.
 ValueId values_for(const NumpyRules& g, PyObject* value, DType dtype) {
   if (slot_of(value) < 0) {
@@ -160,6 +162,93 @@ void rule_meshgrid(NumpyGraph& graph, const TapeNode& node) {
   }
 }
 
+TensorType counts_type(const NumpyRules& g, int64_t size) {
+  TensorType type;
+  type.dtype = DType::kInt64;
+  type.sizes = {g.b().ctx().constant(size)};
+  type.strides = {g.b().ctx().constant(1)};
+  return type;
+}
+
+void rule_bincount(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"x", "weights", "minlength"});
+  args.refuse({"weights"});
+  const ValueId x = g.read(args["x"]);
+  const int64_t least = args.integer("minlength", 0), size = g.result_sizes(node).at(0).const_value();
+  if (!is_integral(g.b().type(x).dtype) || g.b().type(x).dim() != 1 || size == 0) throw Unsupported("such a bincount");
+  const OpDef& op = count_loop(size > least);
+  g.set_value(node, 0,
+              g.b().host_call(op, {TensorList{{g.b().cast(x, DType::kInt64)}}}, {counts_type(g, size)})[0]);
+}
+
+/// Bins of one width over an array, as NumPy computes their edges.
+struct Bins {
+  ValueId x = kNoValue;  // in one row
+  ValueId first = kNoValue, last = kNoValue, edges = kNoValue;
+  int64_t count = 10;
+};
+
+Bins bins_of(const NumpyRules& g, const TapeNode& node, const NumpyArgs& args) {
+  args.refuse({"range", "weights"});
+  GraphBuilder& b = g.b();
+  Bins bins;
+  bins.count = args.integer("bins", 10);
+  const ValueId given = one_row(b, g.read(args["a"]));
+  const DType dtype = b.type(given).dtype;
+  const bool whole = dtype == DType::kInt64 || dtype == DType::kInt32;
+  if ((!whole && dtype != DType::kFloat64) || bins.count < 1 || is_empty_row(g, given)) {
+    throw Unsupported("such bins of " + node.name);
+  }
+  bins.x = b.cast(given, DType::kFloat64);
+  if (whole) {
+    constexpr double kMostExact = 4503599627370496.0;
+    bins.x = g.stops_always(bins.x, b.binary("ge", b.unary("abs", bins.x), Scalar(kMostExact)));
+  }
+  const ValueId low = b.reduce("amin", bins.x, {0}, false), high = b.reduce("amax", bins.x, {0}, false);
+  const ValueId one = b.binary("eq", low, high);
+  bins.first = b.where(one, b.binary("sub", low, Scalar(0.5)), low);
+  bins.last = b.where(one, b.binary("add", high, Scalar(0.5)), high);
+  const ValueId width = b.binary("sub", bins.last, bins.first);
+  const ValueId fine = b.unary("isfinite", width);
+  bins.first = g.stops_always(bins.first, b.unary("logical_not", fine));
+  const ValueId step = b.binary("div", width, Scalar(static_cast<double>(bins.count)));
+  // Widths that no float64 has are NumPy's.
+  bins.first = g.stops_always(bins.first, b.binary("eq", step, Scalar(0.0)));
+  const ValueId numbers = b.op("arange.step", {Scalar(int64_t{0}), Scalar(bins.count + 1), Scalar(int64_t{1}),
+                                               DType::kInt64, NoneArg{}, Device{}});
+  const ValueId inner = b.binary("add", b.binary("mul", b.cast(numbers, DType::kFloat64), step), bins.first);
+  bins.edges = b.where(b.binary("eq", numbers, Scalar(bins.count)), bins.last, inner);
+  return bins;
+}
+
+void rule_bin_edges(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "bins", "range", "weights"});
+  g.set_value(node, 0, bins_of(g, node, args).edges);
+}
+
+void rule_histogram(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "bins", "range", "density", "weights"});
+  args.refuse({"density"});
+  GraphBuilder& b = g.b();
+  const Bins bins = bins_of(g, node, args);
+  const ValueId width = b.binary("sub", bins.last, bins.first);
+  const ValueId part = b.binary("div", b.binary("sub", bins.x, bins.first), width);
+  ValueId index = b.cast(b.binary("mul", part, Scalar(static_cast<double>(bins.count))), DType::kInt64);
+  index = b.where(b.binary("eq", index, Scalar(bins.count)), b.constant(static_cast<double>(bins.count - 1), DType::kInt64),
+                  index);
+  // The division rounds: the edges decide.
+  const auto edge = [&](ValueId at) { return b.op("index", {TensorArg{bins.edges}, TensorList{{at}}}); };
+  index = b.binary("sub", index, b.cast(b.binary("lt", bins.x, edge(index)), DType::kInt64));
+  const ValueId above = b.binary("ge", bins.x, edge(b.binary("add", index, Scalar(int64_t{1}))));
+  const ValueId more = b.binary("logical_and", above, b.binary("ne", index, Scalar(bins.count - 1)));
+  index = b.binary("add", index, b.cast(more, DType::kInt64));
+  g.set_value(node, 0, b.host_call(count_loop(false), {TensorList{{index}}}, {counts_type(g, bins.count)})[0]);
+  g.set_value(node, 1, bins.edges);
+}
+
 /// Different elements in order, where the program sorts what NumPy gives in an order of its own.
 void rule_unique_hash(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
@@ -211,6 +300,7 @@ bool assign_by_places(const NumpyRules& g, ArrayRef target, ValueId places, PyOb
 void add_numpy_assign_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
       {"place", rule_place},   {"put", rule_put},           {"select", rule_select},
+      {"bincount", rule_bincount}, {"histogram", rule_histogram}, {"histogram_bin_edges", rule_bin_edges},
       {"choose", rule_choose}, {"meshgrid", rule_meshgrid}, {"_unique_hash", rule_unique_hash},
   };
   table.insert(rules.begin(), rules.end());

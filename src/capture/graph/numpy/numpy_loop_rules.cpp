@@ -337,7 +337,8 @@ bool NumpyGraph::tests_decision(const TapeNode& node) {
 
 bool NumpyGraph::tests_size(const TapeNode& node) {
   constexpr std::string_view kTested[] = {"getitem", "nonzero",  "flatnonzero", "argwhere",
-                                          "where",   "compress", "extract",     "_unique_hash"};
+                                          "where",   "compress", "extract",     "_unique_hash",
+                                          "bincount"};
   return std::find(std::begin(kTested), std::end(kTested), node.name) != std::end(kTested);
 }
 
