@@ -50,6 +50,7 @@ void write_masked(const NumpyRules& g, ArrayRef target, ValueId mask, ValueId va
   GraphBuilder& b = g.b();
   const ValueId now = g.fz().read(target);
   if (b.type(mask).sizes != b.type(now).sizes || b.type(mask).dim() == 0) throw Unsupported("a mask of another shape");
+  g.may_stop();
   const ValueId made =
       b.host_call(masked_loop(again), {TensorList{{now, mask, one_row(b, values)}}}, {dense_like(b, now)})[0];
   g.write_ref(target, made);
@@ -86,8 +87,8 @@ void rule_put(NumpyGraph& graph, const TapeNode& node) {
   g.write_ref(target, value);
 }
 
-/// The items of a list or tuple, or those of an array along its first dimension.
-std::vector<ValueId> items(const NumpyRules& g, PyObject* list) {
+/// The items of a list or tuple, numbers in the type, or those of an array along its first dimension.
+std::vector<ValueId> items(const NumpyRules& g, PyObject* list, DType dtype) {
   constexpr int64_t kMost = 8;  // as many as a kernel reads
   std::vector<ValueId> made;
   if (slot_of(list) >= 0) {
@@ -98,7 +99,9 @@ std::vector<ValueId> items(const NumpyRules& g, PyObject* list) {
     }
   } else if (list != nullptr && (PyList_Check(list) || PyTuple_Check(list))) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) {
-      made.push_back(g.read(PySequence_Fast_GET_ITEM(list, i)));
+      PyObject* const item = PySequence_Fast_GET_ITEM(list, i);
+      made.push_back(slot_of(item) < 0 && !PyList_Check(item) && !PyTuple_Check(item) ? g.as_dtype(item, dtype)
+                                                                                     : g.read(item));
     }
   }
   if (made.empty() || made.size() > kMost) throw Unsupported("so many choices");
@@ -110,7 +113,8 @@ void rule_select(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"condlist", "choicelist", "default"});
   const DType dtype = g.result_dtype(node);
-  const std::vector<ValueId> conditions = items(g, args["condlist"]), choices = items(g, args["choicelist"]);
+  const std::vector<ValueId> conditions = items(g, args["condlist"], DType::kBool),
+                             choices = items(g, args["choicelist"], dtype);
   if (conditions.size() != choices.size()) throw Unsupported("such a select");
   ValueId made = args["default"] == nullptr ? g.b().constant(0, dtype) : g.as_dtype(args["default"], dtype);
   made = g.b().expand(made, g.result_sizes(node));
@@ -132,7 +136,7 @@ void rule_choose(NumpyGraph& graph, const TapeNode& node) {
   if (!is_integral(b.type(which).dtype) && b.type(which).dtype != DType::kBool) throw Unsupported("such a choose");
   which = b.cast(which, DType::kInt64);
   const DType dtype = g.result_dtype(node);
-  const std::vector<ValueId> choices = items(g, args["choices"]);
+  const std::vector<ValueId> choices = items(g, args["choices"], dtype);
   const auto count = static_cast<int64_t>(choices.size());
   which = g.stops_always(
       which, b.binary("logical_or", b.binary("lt", which, Scalar(int64_t{0})), b.binary("ge", which, Scalar(count))));
@@ -178,6 +182,7 @@ void rule_bincount(NumpyGraph& graph, const TapeNode& node) {
   const int64_t least = args.integer("minlength", 0), size = g.result_sizes(node).at(0).const_value();
   if (!is_integral(g.b().type(x).dtype) || g.b().type(x).dim() != 1 || size == 0) throw Unsupported("such a bincount");
   const OpDef& op = count_loop(size > least);
+  g.may_stop();
   g.set_value(node, 0,
               g.b().host_call(op, {TensorList{{g.b().cast(x, DType::kInt64)}}}, {counts_type(g, size)})[0]);
 }
@@ -219,6 +224,10 @@ Bins bins_of(const NumpyRules& g, const TapeNode& node, const NumpyArgs& args) {
                                                DType::kInt64, NoneArg{}, Device{}});
   const ValueId inner = b.binary("add", b.binary("mul", b.cast(numbers, DType::kFloat64), step), bins.first);
   bins.edges = b.where(b.binary("eq", numbers, Scalar(bins.count)), bins.last, inner);
+  const ValueId disorder = b.binary("ge", b.slice(bins.edges, 0, b.ctx().constant(0), b.ctx().constant(bins.count), b.ctx().constant(1)),
+                                    b.slice(bins.edges, 0, b.ctx().constant(1), b.ctx().constant(bins.count + 1), b.ctx().constant(1)));
+  bins.edges = g.stops_always(
+      bins.edges, b.expand(b.reduce("any", disorder, {0}, false), {b.ctx().constant(bins.count + 1)}));
   return bins;
 }
 
@@ -263,6 +272,7 @@ void rule_unique_hash(NumpyGraph& graph, const TapeNode& node) {
   }
   TensorType type = dense_like(g.b(), x);
   type.sizes = g.result_sizes(node);
+  g.may_stop();
   g.set_value(node, 0, g.b().host_call(unique_loop(g.np(), dtype), {TensorList{{x}}}, {type})[0]);
 }
 
@@ -291,6 +301,7 @@ bool assign_by_places(const NumpyRules& g, ArrayRef target, ValueId places, PyOb
   }
   ValueId values = values_for(g, value, b.type(now).dtype);
   values = b.reshape(dense(b, b.expand(values, wide)), rows);
+  g.may_stop();
   const ValueId made = b.host_call(assign_loop(), {TensorList{{now, one_row(b, places), values}}},
                                    {dense_like(b, now)})[0];
   g.write_ref(target, made);

@@ -182,6 +182,12 @@ void NumpyGraph::end_tests(const TapeNode& node) {
   };
   for_each_slot(node.args.get(), look);
   if (node.kwargs) for_each_slot(node.kwargs.get(), look);
+  // What it has written to an array of the graph's tells of the tests once more.
+  const int target = std::get<NumpyOperation>(node.kind).target;
+  if (node.mutates && target >= 0 && holds) {
+    holds_tests_[static_cast<size_t>(target)] = true;
+    is_read_[static_cast<size_t>(target)] = false;
+  }
   for (const int index : node.outputs) {
     const auto at = static_cast<size_t>(index);
     if (!made_[at]) continue;  // an array that came in

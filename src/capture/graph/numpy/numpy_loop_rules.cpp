@@ -144,7 +144,6 @@ int sort_kind(const NumpyArgs& args) {
   const std::string text = text_of(kind);
   if (text == "stable" || text == "mergesort") return 2;
   if (text == "quicksort") return 0;
-  if (text == "heapsort") return 1;
   throw Unsupported("such a kind of sort");
 }
 
@@ -248,6 +247,7 @@ ValueId places(const NumpyRules& g, ValueId mask, const Expr& count) {
   const int64_t rank = g.b().type(mask).dim();
   if (rank == 0) throw Unsupported("places in a scalar");
   const TensorType type = dense_type(g.b(), DType::kInt64, {count, g.b().ctx().constant(rank)});
+  g.may_stop();
   return g.b().host_call(places_loop(), {TensorList{{mask}}}, {type})[0];
 }
 
@@ -290,6 +290,7 @@ ValueId picked(const NumpyRules& g, ValueId x, ValueId mask, const Expr& count) 
       throw Unsupported("a mask of another shape");
     }
   }
+  g.may_stop();
   return b.host_call(picked_loop(), {TensorList{{x, mask}}}, {dense_type(b, b.type(x).dtype, sizes)})[0];
 }
 
@@ -377,6 +378,7 @@ void rule_of_loop(NumpyGraph& graph, const TapeNode& node) {
     made.push_back(dense_type(b, types[at], in_order(sizes, orders.back())));
   }
   if (in_place) made.push_back(dense_type(b, types[0], b.type(operands.values[0]).sizes));
+  if (g.faults().any()) g.may_stop();
   const std::vector<ValueId> values = b.host_call(*op, {std::move(operands)}, std::move(made));
   for (size_t k = 0; k < outputs; ++k) {
     const ValueId value = permuted(b, values[k], inverse_of(orders[k]));
@@ -405,6 +407,7 @@ ValueId reduced_by_loop(const NumpyRules& g, PyObject* ufunc, ValueId x, int64_t
   const DType dtype = g.b().type(x).dtype;
   const OpDef* op = is_empty(g.b(), x) ? nullptr : reduction_loop(ufunc, dtype, g.faults());
   if (op == nullptr) throw Unsupported("no reduction of this type");
+  if (g.faults().any()) g.may_stop();
   return of_rows(g, *op, x, dim, dtype, false);
 }
 

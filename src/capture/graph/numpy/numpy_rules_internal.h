@@ -64,6 +64,8 @@ struct NumpyRules {
     return g.tests_ != NumpyGraph::Tests::kNone && g.faults_.any() ? g.stop_where(value, fault) : value;
   }
   ValueId stops_always(ValueId value, ValueId fault) const { return g.stop_where(value, fault); }
+  /// The call's result is computed although nobody reads it: the plan may stop there.
+  void may_stop() const { ++g.tests_made_; }
   /// Computed although nobody reads it.
   void compute(ValueId value) const { g.in_full_.push_back(value); }
   std::vector<Expr> sizes_in(int slot) const { return g.exprs(g.slot(slot).sizes.get()); }
