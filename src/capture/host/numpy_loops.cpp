@@ -11,6 +11,8 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <unordered_set>
 
 #include "support/error.h"
 #include "support/str_cat.h"
@@ -206,6 +208,15 @@ std::vector<char*> begins(const Views& views) {
   return at;
 }
 
+void copy_item(void* to, const void* from, int64_t item) {
+  switch (item) {
+    case 1: std::memcpy(to, from, 1); return;
+    case 4: std::memcpy(to, from, 4); return;
+    case 8: std::memcpy(to, from, 8); return;
+    default: std::memcpy(to, from, static_cast<size_t>(item));
+  }
+}
+
 void copy_elements(const TensorView& from, const TensorView& to) {
   const auto item = static_cast<size_t>(dtype_size(from.dtype));
   const Views views{&from, &to};
@@ -214,7 +225,9 @@ void copy_elements(const TensorView& from, const TensorView& to) {
       std::memcpy(at[1], at[0], static_cast<size_t>(n) * item);
       return;
     }
-    for (int64_t i = 0; i < n; ++i) std::memcpy(at[1] + i * steps[1], at[0] + i * steps[0], item);
+    for (int64_t i = 0; i < n; ++i) {
+      copy_item(at[1] + i * steps[1], at[0] + i * steps[0], static_cast<int64_t>(item));
+    }
   });
 }
 
@@ -326,6 +339,54 @@ void for_rows(const Views& views, size_t result_core, const Run& run) {
 
 void stop_unless(int64_t found, int64_t wanted) {
   if (found != wanted) throw Unsupported("data decide otherwise how large a result is");
+}
+
+/// Whether a mask lies as one row; its elements then.
+std::optional<std::span<const uint8_t>> one_row(const TensorView& mask) {
+  int64_t count = 1;
+  for (size_t d = mask.sizes.size(); d-- > 0;) {
+    if (mask.sizes[d] != 1 && mask.strides[d] != count) return std::nullopt;
+    count *= mask.sizes[d];
+  }
+  return std::span(static_cast<const uint8_t*>(mask.data), static_cast<size_t>(count));
+}
+
+/// `put(i, k)` with k as the place among those that hold, for each i in turn until there are `wanted`; without branches by the mask, so
+/// that it may be called again for the same k. Returns how many hold, or more than wanted.
+template <class Put>
+int64_t for_held_in_row(std::span<const uint8_t> mask, int64_t wanted, const Put& put) {
+  int64_t count = 0;
+  size_t i = 0;
+  for (; i < mask.size() && count < wanted; ++i) {
+    put(i, count);
+    count += mask[i];
+  }
+  const bool more = std::any_of(mask.begin() + static_cast<ptrdiff_t>(i), mask.end(), [](uint8_t m) { return m != 0; });
+  return more ? wanted + 1 : count;
+}
+
+template <class T>
+int64_t pick_row(std::span<const uint8_t> mask, const TensorView& x, const TensorView& out) {
+  const auto* from = static_cast<const T*>(x.data);
+  auto* to = static_cast<T*>(out.data);
+  return for_held_in_row(mask, out.sizes[0], [&](size_t i, int64_t k) { to[k] = from[i]; });
+}
+
+/// Of arrays that lie as one row, with a mask of the same shape. Nothing: they do not.
+std::optional<int64_t> pick_in_rows(const TensorView& x, const TensorView& mask, const TensorView& out) {
+  const auto row = one_row(mask);
+  if (!row || !one_row(x) || x.sizes.size() != mask.sizes.size() || out.strides[0] != 1) return std::nullopt;
+  struct Two {
+    uint64_t parts[2];
+  };
+  switch (dtype_size(x.dtype)) {
+    case 1: return pick_row<uint8_t>(*row, x, out);
+    case 2: return pick_row<uint16_t>(*row, x, out);
+    case 4: return pick_row<uint32_t>(*row, x, out);
+    case 8: return pick_row<uint64_t>(*row, x, out);
+    case 16: return pick_row<Two>(*row, x, out);
+    default: return std::nullopt;
+  }
 }
 
 template <class Take>
@@ -440,6 +501,12 @@ const OpDef& extreme_loop(const NumpyApi& np, DType dtype, bool largest) {
 const OpDef& places_loop() {
   return host().add("places", [](const Views& views) {
     const int64_t wanted = views[1]->sizes.at(0);
+    if (const auto row = one_row(*views[0]); row && views[0]->sizes.size() == 1 && views[1]->strides[0] == 1) {
+      auto* to = static_cast<int64_t*>(views[1]->data);
+      const int64_t held =
+          for_held_in_row(*row, wanted, [to](size_t i, int64_t k) { to[k] = static_cast<int64_t>(i); });
+      return stop_unless(held, wanted);
+    }
     const int64_t found = for_each_held(*views[0], [&](const std::vector<int64_t>& index, int64_t count) {
       const TensorView& out = *views[1];
       for (size_t d = 0; count < wanted && d < index.size(); ++d) {
@@ -454,6 +521,7 @@ const OpDef& picked_loop() {
   return host().add("picked", [](const Views& views) {
     const TensorView &x = *views[0], &mask = *views[1], &out = *views[2];
     const size_t rank = mask.sizes.size();
+    if (const auto held = pick_in_rows(x, mask, out)) return stop_unless(*held, out.sizes[0]);
     const int64_t wanted = out.sizes.at(0), item = dtype_size(x.dtype);
     TensorView from = x, to = out;
     from.sizes.erase(from.sizes.begin(), from.sizes.begin() + static_cast<ptrdiff_t>(rank));
@@ -494,7 +562,11 @@ const OpDef& assign_loop() {
       if (at < 0 || at >= x.sizes[0]) throw Unsupported("a place out of range");
       from.data = static_cast<char*>(values.data) + i * values.strides[0] * item;
       to.data = static_cast<char*>(out.data) + at * out.strides[0] * item;
-      copy_elements(from, to);
+      if (from.sizes.empty()) {
+        copy_item(to.data, from.data, item);
+      } else {
+        copy_elements(from, to);
+      }
     }
   });
 }
@@ -504,13 +576,26 @@ const OpDef& masked_loop(bool again) {
     const TensorView &mask = *views[1], &values = *views[2], &out = *views[3];
     copy_elements(*views[0], out);
     const int64_t given = values.sizes[0], item = dtype_size(out.dtype);
+    const auto row = one_row(mask);
+    if (row && one_row(out) && mask.sizes.size() == out.sizes.size() && given > 0 && !again) {
+      int64_t held = 0;
+      for (size_t i = 0; i < row->size(); ++i) {
+        if ((*row)[i] == 0) continue;
+        if (held < given) {
+          copy_item(static_cast<char*>(out.data) + static_cast<int64_t>(i) * item,
+                    static_cast<const char*>(values.data) + held * values.strides[0] * item, item);
+        }
+        ++held;
+      }
+      return stop_unless(held, given);
+    }
     const int64_t found = for_each_held(mask, [&](const std::vector<int64_t>& index, int64_t count) {
       if (given == 0 || (!again && count >= given)) return;
       int64_t offset = 0;
       for (size_t d = 0; d < index.size(); ++d) offset += index[d] * out.strides[d];
-      std::memcpy(static_cast<char*>(out.data) + offset * item,
-                  static_cast<const char*>(values.data) + count % given * values.strides[0] * item,
-                  static_cast<size_t>(item));
+      copy_item(static_cast<char*>(out.data) + offset * item,
+                static_cast<const char*>(values.data) + (count < given ? count : count % given) * values.strides[0] * item,
+                item);
     });
     if (!again || given == 0) stop_unless(found, given);
   });
@@ -577,8 +662,18 @@ const OpDef& unique_loop(const NumpyApi& np, DType dtype) {
     row.data = elements.data();
     row.strides[0] = 1;
     copy_elements(*views[0], row);
-    sort(row.data, n, nullptr);
-    row.sizes[0] = leave(row.data, n);
+    // Where few differ, a table of them is faster than a sort of all.
+    constexpr int64_t kFew = 256;
+    if (n > kFew && item == 8) {
+      std::unordered_set<uint64_t> different;
+      auto* all = reinterpret_cast<uint64_t*>(elements.data());
+      const auto most = static_cast<size_t>(std::max(kFew, n / 8));
+      int64_t i = 0;
+      for (; i < n && different.size() <= most; ++i) different.insert(all[i]);
+      if (i == n) row.sizes[0] = std::copy(different.begin(), different.end(), all) - all;
+    }
+    sort(row.data, row.sizes[0], nullptr);
+    row.sizes[0] = leave(row.data, row.sizes[0]);
     stop_unless(row.sizes[0], views[1]->sizes[0]);
     copy_elements(row, *views[1]);
   });

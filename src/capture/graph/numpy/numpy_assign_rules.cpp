@@ -290,10 +290,11 @@ bool assign_by_places(const NumpyRules& g, ArrayRef target, ValueId places, PyOb
   const ValueId now = g.fz().read(target);
   if (b.type(now).dim() == 0) return false;
   // All of the array is copied for it.
-  constexpr int64_t kMostCopied = 8;
-  int64_t count = 1;
+  constexpr int64_t kMostCopied = 2048;
+  int64_t count = 1, elements = 1;
   for (const int64_t size : g.shape(places)) count *= size;
-  if (count * kMostCopied < g.shape(now)[0]) throw Unsupported("writes to a few places of an array");
+  for (const int64_t size : g.shape(now)) elements *= size;
+  if (std::max(count, elements) > kMostCopied) throw Unsupported("writes to places of a large array");
   std::vector<Expr> wide = b.type(places).sizes, rows = {b.ctx().constant(count)};
   for (size_t d = 1; d < b.type(now).sizes.size(); ++d) {
     wide.push_back(b.type(now).sizes[d]);

@@ -128,8 +128,9 @@ void rule_arange(NumpyGraph& graph, const TapeNode& node) {
   if (dtype != DType::kInt64 && !(whole && (is_complex(dtype) || dtype == DType::kFloat64 || dtype == DType::kFloat32))) {
     throw Unsupported("arange of such types");
   }
-  const ValueId steps = g.b().op(
-      "arange.step", {Scalar(start), Scalar(stop), Scalar(step), DType::kInt64, NoneArg{}, Device{}});
+  const DType own = dtype == DType::kFloat64 ? dtype : DType::kInt64;
+  const ValueId steps =
+      g.b().op("arange.step", {Scalar(start), Scalar(stop), Scalar(step), own, NoneArg{}, Device{}});
   g.set_value(node, 0, g.b().cast(steps, dtype));
 }
 

@@ -108,7 +108,12 @@ void rule_median(NumpyGraph& graph, const TapeNode& node) {
   if (b.type(x).dtype == DType::kFloat16 || b.type(x).dtype == DType::kBool) throw Unsupported("such a median");
   const int64_t dim = all ? 0 : axis_among(args.integer("axis", 0), b.type(x).dim());
   ValueId row = sorted(g, x, dim);
-  if (row == kNoValue) row = sorted_by_loop(g, x, dim);
+  if (row == kNoValue) {
+    // NumPy's own selection reads long rows once.
+    constexpr int64_t kMostForMedian = 256;
+    if (g.shape(x)[static_cast<size_t>(dim)] > kMostForMedian) throw Unsupported("the median of long rows");
+    row = sorted_by_loop(g, x, dim);
+  }
   const int64_t count = g.shape(x)[static_cast<size_t>(dim)], middle = count / 2;
   const ValueId upper = b.cast(part(b, row, dim, middle, middle + 1), result);
   ValueId made = upper;
