@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
-import tatara
 from numpy._core._multiarray_umath import _array_converter
-from tatara._numpy_stand_ins import ArrayConverter, Broadcast, monotonicity
 from util import same
+
+import numpy as np
+import tatara
+from tatara._numpy_stand_ins import ArrayConverter, Broadcast, monotonicity
 
 POLY = np.polynomial.polynomial
 
@@ -140,7 +141,9 @@ def test_libraries_without_calls(name: str) -> None:
     in_calls(MATRICES[name], lambda seed: (elements(seed, (4, 4), "float64", "rows"),), hosts=0)
 
 
-@pytest.mark.parametrize("name", ["sort", "argsort", "mask", "nonzero", "unique", "compress", "isin", "select", "linspace"])
+@pytest.mark.parametrize(
+    "name", ["sort", "argsort", "mask", "nonzero", "unique", "compress", "isin", "select", "linspace"]
+)
 def test_rows_without_calls(name: str) -> None:
     in_calls(ROWS[name], lambda seed: (elements(seed, (6, 6), "float64", "rows"),), hosts=0)
 
@@ -160,7 +163,9 @@ def test_errors_of_libraries() -> None:
     in_calls(lambda a: np.linalg.inv(a), lambda seed: (np.eye(3) if seed < 2 else singular,))
     in_calls(lambda a: np.linalg.cholesky(a), lambda seed: (np.eye(3) if seed < 2 else -np.eye(3),))
     in_calls(lambda a: np.linalg.inv(a) is None, lambda seed: (np.eye(3) if seed < 2 else singular,), hosts=None)
-    in_calls(lambda a: np.linalg.eigvals(a), lambda seed: (np.eye(3) if seed < 2 else np.full((3, 3), np.nan),), hosts=None)
+    in_calls(
+        lambda a: np.linalg.eigvals(a), lambda seed: (np.eye(3) if seed < 2 else np.full((3, 3), np.nan),), hosts=None
+    )
 
     def unread(a: Any) -> Any:
         np.linalg.inv(a)
@@ -277,7 +282,9 @@ def test_objects_of_which_numpy_makes_arrays() -> None:
 
 
 def test_searches_out_of_order() -> None:
-    in_calls(lambda a, v: np.searchsorted(a, v), lambda seed: tuple(np.random.default_rng(seed).random((2, 9))), hosts=None)
+    in_calls(
+        lambda a, v: np.searchsorted(a, v), lambda seed: tuple(np.random.default_rng(seed).random((2, 9))), hosts=None
+    )
 
 
 def test_polynomials() -> None:
@@ -291,7 +298,18 @@ def test_polynomials() -> None:
 
 
 def test_stand_ins_are_what_they_stand_in_for() -> None:
-    items: list[Any] = [np.arange(3), np.float32(2), 1, 2.5, 1j, True, [1, 2], np.array(3), np.ones((2, 2), "f"), np.int8(1)]
+    items: list[Any] = [
+        np.arange(3),
+        np.float32(2),
+        1,
+        2.5,
+        1j,
+        True,
+        [1, 2],
+        np.array(3),
+        np.ones((2, 2), "f"),
+        np.int8(1),
+    ]
 
     def alike(x: Any, y: Any) -> bool:
         return type(x) is type(y) and np.array_equal(x, y) and getattr(x, "dtype", 0) == getattr(y, "dtype", 0)
@@ -307,7 +325,9 @@ def test_stand_ins_are_what_they_stand_in_for() -> None:
                 assert all(alike(x, y) for x, y in pairs)
             assert all(alike(theirs[i], ours[i]) for i in range(count))
             for made in (np.array(2.0), np.arange(3), np.float64(1)):
-                assert all(alike(theirs.wrap(made, to_scalar=t), ours.wrap(made, to_scalar=t)) for t in (None, True, False))
+                assert all(
+                    alike(theirs.wrap(made, to_scalar=t), ours.wrap(made, to_scalar=t)) for t in (None, True, False)
+                )
     for shapes in (((3,), (2, 1)), ((4, 1), ()), ((0, 3), (1, 3))):
         theirs = np.broadcast(*[np.ones(s) for s in shapes])
         ours_ = Broadcast(*[np.ones(s) for s in shapes])

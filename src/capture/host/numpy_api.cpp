@@ -26,7 +26,14 @@ constexpr int kAligned = 0x100;
 constexpr int kWriteable = 0x400;
 
 // Places in the table of the C interface: part of NumPy's ABI.
-enum TableIndex { kDescrFromType = 45, kScalar = 60, kFromScalar = 61, kNewFromDescr = 94, kSetBaseObject = 282, kGetArrFuncs = 365 };
+enum TableIndex {
+  kDescrFromType = 45,
+  kScalar = 60,
+  kFromScalar = 61,
+  kNewFromDescr = 94,
+  kSetBaseObject = 282,
+  kGetArrFuncs = 365
+};
 using DescrFromTypeFn = PyObject* (*)(int);
 using ScalarFn = PyObject* (*)(void*, PyObject*, PyObject*);
 using FromScalarFn = PyObject* (*)(PyObject*, PyObject*);
@@ -298,6 +305,17 @@ bool NumpyApi::allows_kernels(PyObject* errstate) const {
     if (text.find(mode) != std::string::npos) return false;
   }
   return true;
+}
+
+bool NumpyApi::makes_array(PyObject* o) const {
+  if (PyType_Check(o) || is_scalar(o) || is_dtype(o) || PyTuple_Check(o) || PyList_Check(o)) return false;
+  PyTypeObject* const type = Py_TYPE(o);
+  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
+  static PyObject* const method = PyUnicode_InternFromString("__array__");
+  static PyObject* const get = PyUnicode_InternFromString("__getitem__");
+  static PyObject* const length = PyUnicode_InternFromString("__len__");
+  if (_PyType_Lookup(type, method) != nullptr) return true;
+  return _PyType_Lookup(type, get) != nullptr && _PyType_Lookup(type, length) != nullptr;
 }
 
 bool NumpyApi::same_bytes(PyObject* a, PyObject* b) const {

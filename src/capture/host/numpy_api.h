@@ -67,6 +67,8 @@ class NumpyApi {
            std::span<const int64_t> strides) const;
   /// A NumPy scalar from memory.
   Ref scalar(void* data, DType dtype) const;
+  /// Whether code in Python, which nobody would see, tells NumPy of the object's elements.
+  bool makes_array(PyObject* o) const;
   /// An array without dimensions holding the scalar's value.
   Ref array_of(PyObject* scalar) const;
   /// A function of PyArray_ArrFuncs for elements of this type, by its place there (sorts, places of extremes).

@@ -298,18 +298,6 @@ class Stretch {
 
 using Tests = NumpyGraph::Tests;
 
-/// Data decide which value the call has, which is looked at behind each run.
-bool falls(const TapeNode& node) {
-  return std::get<NumpyOperation>(node.kind).fell && !NumpyGraph::tests_decision(node);
-}
-
-/// Data decide how large its result is, and nothing else.
-bool only_sized(const TapeNode& node) {
-  const auto& call = std::get<NumpyOperation>(node.kind);
-  const bool tested = call.fell ? NumpyGraph::tests_decision(node) : NumpyGraph::tests_size(node);
-  return !call.decides.empty() && tested && !call.crosses && !draws_by_numpy(node);
-}
-
 struct Part {
   size_t first = 0, last = 0;
   std::unique_ptr<Stretch> stretch;  // null: NumPy runs the calls
@@ -318,19 +306,6 @@ struct Part {
   int skip = 0;                           // calls that NumPy makes before the stretch is tried again
   ConstantCalls::Results constants = {};  // of a call that gives the same in each run
 };
-
-CompileResult compile_stretch(const Graph& graph, const CompileOptions& given) {
-  CompileOptions options = given;
-  options.host = &numpy_host();
-  CompileResult result = compile_graph(graph, options);
-  for (const PlanStep& step : result.executable->plan().steps) {
-    const auto* call = std::get_if<HostCall>(&step);
-    if (call != nullptr && !is_numpy_loop(call->op)) throw Unsupported("an operator without a kernel");
-  }
-  stats().kernels_compiled += static_cast<uint64_t>(result.kernels_compiled);
-  stats().cache_hits += static_cast<uint64_t>(result.cache_hits);
-  return result;
-}
 
 class NumpyRunner final : public GraphRunner {
  public:

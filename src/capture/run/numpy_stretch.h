@@ -4,9 +4,38 @@
 #include <limits>
 #include <vector>
 
+#include "capture/entries/stats.h"
 #include "capture/graph/numpy/numpy_graph.h"
+#include "capture/host/numpy_loops.h"
+#include "compiler/compiler.h"
+#include "support/error.h"
 
 namespace tatara::capture {
+
+inline CompileResult compile_stretch(const Graph& graph, const CompileOptions& given) {
+  CompileOptions options = given;
+  options.host = &numpy_host();
+  CompileResult result = compile_graph(graph, options);
+  for (const PlanStep& step : result.executable->plan().steps) {
+    const auto* call = std::get_if<HostCall>(&step);
+    if (call != nullptr && !is_numpy_loop(call->op)) throw Unsupported("an operator without a kernel");
+  }
+  stats().kernels_compiled += static_cast<uint64_t>(result.kernels_compiled);
+  stats().cache_hits += static_cast<uint64_t>(result.cache_hits);
+  return result;
+}
+
+/// Data decide which value the call has, which is looked at behind each run.
+inline bool falls(const TapeNode& node) {
+  return std::get<NumpyOperation>(node.kind).fell && !NumpyGraph::tests_decision(node);
+}
+
+/// Data decide how large its result is, and nothing else.
+inline bool only_sized(const TapeNode& node) {
+  const auto& call = std::get<NumpyOperation>(node.kind);
+  const bool tested = call.fell ? NumpyGraph::tests_decision(node) : NumpyGraph::tests_size(node);
+  return !call.decides.empty() && tested && !call.crosses && !draws_by_numpy(node);
+}
 
 /// The calls in [first, end) of a tape as a graph.
 class StretchGraph {

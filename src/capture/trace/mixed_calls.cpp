@@ -420,4 +420,25 @@ Ref NumpyTracing::tensor_key(PyObject* container, PyObject* key) {
   return made;
 }
 
+/// torch.tensor(array) of such an array: a copy of a tensor that the entry keeps. not_handled(): it is something else, as what
+/// shares the array's memory (torch.from_numpy).
+PyObject* NumpyTracing::tensor_of_constant(PyObject* callable, PyObject* args, PyObject* kwargs) {
+  if (!api_.present() || !PyCFunction_Check(callable) || PyTuple_GET_SIZE(args) != 1) return not_handled();
+  PyObject* const array = PyTuple_GET_ITEM(args, 0);
+  if (!trace_->constants.has_array(array)) return not_handled();
+  const Ref module = Ref::steal(PyImport_ImportModule("torch"));
+  if (attr_or_null(module.get(), "tensor").get() != callable) return not_handled();
+  Ref made;
+  {
+    const Bypass bypass(bypass_);
+    const Ref copy = Ref::steal(PyObject_CallMethod(array, "copy", nullptr));
+    const Ref operands = copy ? Ref::steal(PyTuple_Pack(1, copy.get())) : Ref();
+    made = operands ? Ref::steal(PyObject_Call(callable, operands.get(), kwargs)) : Ref();
+  }
+  if (!made) forget_error();
+  if (!made || attr(made.get(), "requires_grad").get() != Py_False) return not_handled();
+  trace_->alive.push_back(made);
+  return PyObject_CallMethod(made.get(), "clone", nullptr);
+}
+
 }  // namespace tatara::capture

@@ -124,8 +124,8 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
   }
   if ((PyCFunction_Check(callable) || is_descriptor(callable)) && c_name(callable) == "astype" &&
       !inside_any(args, kwargs)) {
-    PyObject* const owner = is_descriptor(callable) && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0)
-                                                                                  : bound_to(callable);
+    PyObject* const owner =
+        is_descriptor(callable) && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : bound_to(callable);
     if (owner != nullptr && np.is_scalar(owner) && !numpy_value(owner)) {
       const Bypass bypass(bypass_);
       return PyObject_Call(callable, args, kwargs);
@@ -262,8 +262,9 @@ PyObject* NumpyTracing::numpy_dispatcher(PyObject* callable, const KnownCall& kn
   if (module == "numpy" && name == "where" && PyTuple_GET_SIZE(args) < 3) sized = true;
   const Ref body = attr_or_null(callable, "_implementation");
   const bool has_body = body && PyFunction_Check(body.get());
-  const bool enters =
-      has_body && known.is(kArrayBody) && (varies_inside(args) || (kwargs != nullptr && varies_inside(kwargs))) && !owner_.backend && !owner_.whole_numpy.contains(callable) && tracing();
+  const bool enters = has_body && known.is(kArrayBody) &&
+                      (varies_inside(args) || (kwargs != nullptr && varies_inside(kwargs))) && !owner_.backend &&
+                      !owner_.whole_numpy.contains(callable) && tracing();
   if (known.is(kArrayFunction) && !enters) {
     // Those of numpy.linalg and numpy.fft with their module.
     const bool own = module == "numpy";

@@ -128,22 +128,6 @@ bool make_slot(const NumpyApi& np, PyObject* value, TapeSlot& slot) {
 
 }  // namespace
 
-namespace {
-
-/// Whether code in Python, which nobody would see, tells NumPy of the object's elements.
-bool makes_array(PyObject* o, const NumpyApi& np) {
-  if (PyType_Check(o) || np.is_scalar(o) || np.is_dtype(o) || PyTuple_Check(o) || PyList_Check(o)) return false;
-  PyTypeObject* const type = Py_TYPE(o);
-  if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
-  static PyObject* const method = PyUnicode_InternFromString("__array__");
-  static PyObject* const get = PyUnicode_InternFromString("__getitem__");
-  static PyObject* const length = PyUnicode_InternFromString("__len__");
-  if (_PyType_Lookup(type, method) != nullptr) return true;
-  return _PyType_Lookup(type, get) != nullptr && _PyType_Lookup(type, length) != nullptr;
-}
-
-}  // namespace
-
 int NumpyTracing::numpy_slot(PyObject* value) {
   Trace& t = *trace_;
   if (const int known = t.tape.find(value); known >= 0) return known;
@@ -169,7 +153,7 @@ Ref NumpyTracing::numpy_to_tape(PyObject* value, bool& uses, std::string& proble
       problem = "a torch tensor in a NumPy call";
     } else if (Search::opens(o) && numpy_inside(o)) {
       problem = "arrays inside a " + type_name(o);
-    } else if (makes_array(o, *api_.numpy)) {
+    } else if (api_.numpy->makes_array(o)) {
       problem = "an object of type " + type_name(o) + ", of which NumPy makes an array";
     }
     return Ref::borrow(o);
@@ -242,27 +226,6 @@ bool NumpyTracing::note_constant(PyObject* result) {
   trace_->constants.add_array(result);
   mark_born(result);
   return true;
-}
-
-/// torch.tensor(array) of such an array: a copy of a tensor that the entry keeps. not_handled(): it is something else, as what
-/// shares the array's memory (torch.from_numpy).
-PyObject* NumpyTracing::tensor_of_constant(PyObject* callable, PyObject* args, PyObject* kwargs) {
-  if (!api_.present() || !PyCFunction_Check(callable) || PyTuple_GET_SIZE(args) != 1) return not_handled();
-  PyObject* const array = PyTuple_GET_ITEM(args, 0);
-  if (!trace_->constants.has_array(array)) return not_handled();
-  const Ref module = Ref::steal(PyImport_ImportModule("torch"));
-  if (attr_or_null(module.get(), "tensor").get() != callable) return not_handled();
-  Ref made;
-  {
-    const Bypass bypass(bypass_);
-    const Ref copy = Ref::steal(PyObject_CallMethod(array, "copy", nullptr));
-    const Ref operands = copy ? Ref::steal(PyTuple_Pack(1, copy.get())) : Ref();
-    made = operands ? Ref::steal(PyObject_Call(callable, operands.get(), kwargs)) : Ref();
-  }
-  if (!made) forget_error();
-  if (!made || attr(made.get(), "requires_grad").get() != Py_False) return not_handled();
-  trace_->alive.push_back(made);
-  return PyObject_CallMethod(made.get(), "clone", nullptr);
 }
 
 bool NumpyTracing::constants_alone(const TapeNode& node) const {

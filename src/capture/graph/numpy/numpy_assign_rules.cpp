@@ -11,9 +11,7 @@ namespace {
 
 using ArrayRef = NumpyGraph::ArrayRef;
 
-ValueId dense(GraphBuilder& b, ValueId x) {
-  return b.op("clone", {TensorArg{x}, std::string("contiguous_format")});
-}
+ValueId dense(GraphBuilder& b, ValueId x) { return b.op("clone", {TensorArg{x}, std::string("contiguous_format")}); }
 
 ValueId one_row(GraphBuilder& b, ValueId x) {
   if (b.type(x).dim() == 1) return x;
@@ -101,7 +99,7 @@ std::vector<ValueId> items(const NumpyRules& g, PyObject* list, DType dtype) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) {
       PyObject* const item = PySequence_Fast_GET_ITEM(list, i);
       made.push_back(slot_of(item) < 0 && !PyList_Check(item) && !PyTuple_Check(item) ? g.as_dtype(item, dtype)
-                                                                                     : g.read(item));
+                                                                                      : g.read(item));
     }
   }
   if (made.empty() || made.size() > kMost) throw Unsupported("so many choices");
@@ -183,8 +181,7 @@ void rule_bincount(NumpyGraph& graph, const TapeNode& node) {
   if (!is_integral(g.b().type(x).dtype) || g.b().type(x).dim() != 1 || size == 0) throw Unsupported("such a bincount");
   const OpDef& op = count_loop(size > least);
   g.may_stop();
-  g.set_value(node, 0,
-              g.b().host_call(op, {TensorList{{g.b().cast(x, DType::kInt64)}}}, {counts_type(g, size)})[0]);
+  g.set_value(node, 0, g.b().host_call(op, {TensorList{{g.b().cast(x, DType::kInt64)}}}, {counts_type(g, size)})[0]);
 }
 
 /// Bins of one width over an array, as NumPy computes their edges.
@@ -224,10 +221,11 @@ Bins bins_of(const NumpyRules& g, const TapeNode& node, const NumpyArgs& args) {
                                                DType::kInt64, NoneArg{}, Device{}});
   const ValueId inner = b.binary("add", b.binary("mul", b.cast(numbers, DType::kFloat64), step), bins.first);
   bins.edges = b.where(b.binary("eq", numbers, Scalar(bins.count)), bins.last, inner);
-  const ValueId disorder = b.binary("ge", b.slice(bins.edges, 0, b.ctx().constant(0), b.ctx().constant(bins.count), b.ctx().constant(1)),
-                                    b.slice(bins.edges, 0, b.ctx().constant(1), b.ctx().constant(bins.count + 1), b.ctx().constant(1)));
-  bins.edges = g.stops_always(
-      bins.edges, b.expand(b.reduce("any", disorder, {0}, false), {b.ctx().constant(bins.count + 1)}));
+  const ValueId disorder =
+      b.binary("ge", b.slice(bins.edges, 0, b.ctx().constant(0), b.ctx().constant(bins.count), b.ctx().constant(1)),
+               b.slice(bins.edges, 0, b.ctx().constant(1), b.ctx().constant(bins.count + 1), b.ctx().constant(1)));
+  bins.edges =
+      g.stops_always(bins.edges, b.expand(b.reduce("any", disorder, {0}, false), {b.ctx().constant(bins.count + 1)}));
   return bins;
 }
 
@@ -246,8 +244,8 @@ void rule_histogram(NumpyGraph& graph, const TapeNode& node) {
   const ValueId width = b.binary("sub", bins.last, bins.first);
   const ValueId part = b.binary("div", b.binary("sub", bins.x, bins.first), width);
   ValueId index = b.cast(b.binary("mul", part, Scalar(static_cast<double>(bins.count))), DType::kInt64);
-  index = b.where(b.binary("eq", index, Scalar(bins.count)), b.constant(static_cast<double>(bins.count - 1), DType::kInt64),
-                  index);
+  index = b.where(b.binary("eq", index, Scalar(bins.count)),
+                  b.constant(static_cast<double>(bins.count - 1), DType::kInt64), index);
   // The division rounds: the edges decide.
   const auto edge = [&](ValueId at) { return b.op("index", {TensorArg{bins.edges}, TensorList{{at}}}); };
   index = b.binary("sub", index, b.cast(b.binary("lt", bins.x, edge(index)), DType::kInt64));
@@ -303,17 +301,23 @@ bool assign_by_places(const NumpyRules& g, ArrayRef target, ValueId places, PyOb
   ValueId values = values_for(g, value, b.type(now).dtype);
   values = b.reshape(dense(b, b.expand(values, wide)), rows);
   g.may_stop();
-  const ValueId made = b.host_call(assign_loop(), {TensorList{{now, one_row(b, places), values}}},
-                                   {dense_like(b, now)})[0];
+  const ValueId made =
+      b.host_call(assign_loop(), {TensorList{{now, one_row(b, places), values}}}, {dense_like(b, now)})[0];
   g.write_ref(target, made);
   return true;
 }
 
 void add_numpy_assign_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
-      {"place", rule_place},   {"put", rule_put},           {"select", rule_select},
-      {"bincount", rule_bincount}, {"histogram", rule_histogram}, {"histogram_bin_edges", rule_bin_edges},
-      {"choose", rule_choose}, {"meshgrid", rule_meshgrid}, {"_unique_hash", rule_unique_hash},
+      {"place", rule_place},
+      {"put", rule_put},
+      {"select", rule_select},
+      {"bincount", rule_bincount},
+      {"histogram", rule_histogram},
+      {"histogram_bin_edges", rule_bin_edges},
+      {"choose", rule_choose},
+      {"meshgrid", rule_meshgrid},
+      {"_unique_hash", rule_unique_hash},
   };
   table.insert(rules.begin(), rules.end());
 }

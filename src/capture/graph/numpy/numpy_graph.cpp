@@ -113,7 +113,8 @@ void NumpyGraph::set_late_view(const TapeNode& node, int base, int64_t offset, A
 ArrayRef NumpyGraph::tensor(PyObject* argument) {
   const int index = argument == nullptr ? -1 : slot_of(argument);
   const bool list = argument != nullptr && (PyList_Check(argument) || PyTuple_Check(argument));
-  if (index < 0 && list && purpose_ == For::kArrays) return fz_.fresh(listed(NumpyRules{*this}, argument, type_of(argument)));
+  if (index < 0 && list && purpose_ == For::kArrays)
+    return fz_.fresh(listed(NumpyRules{*this}, argument, type_of(argument)));
   if (index < 0) throw Unsupported("an argument that is no array");
   return ref_of_slot(index);
 }
@@ -130,7 +131,8 @@ DType NumpyGraph::type_of(PyObject* list) const {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(list, i);
     numbers = numbers && PyLong_CheckExact(item);
-    if (slot_of(item) < 0 && !PyList_Check(item) && !PyTuple_Check(item) && found) throw Unsupported("a list of numbers");
+    if (slot_of(item) < 0 && !PyList_Check(item) && !PyTuple_Check(item) && found)
+      throw Unsupported("a list of numbers");
   }
   if (numbers) return DType::kInt64;
   if (!found) throw Unsupported("an argument that is no array");

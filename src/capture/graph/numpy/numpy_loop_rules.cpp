@@ -44,8 +44,7 @@ struct UfuncCall {
 UfuncCall read_call(const TapeNode& node, const UfuncShape& shape) {
   UfuncCall call;
   const auto count = static_cast<int>(PyTuple_GET_SIZE(node.args.get()));
-  for (int i = 0; i < std::min(count, shape.inputs); ++i)
-    call.operands.push_back(PyTuple_GET_ITEM(node.args.get(), i));
+  for (int i = 0; i < std::min(count, shape.inputs); ++i) call.operands.push_back(PyTuple_GET_ITEM(node.args.get(), i));
   if (count < shape.inputs || count > shape.inputs + shape.outputs) throw Unsupported("the operands of " + node.name);
   call.outs.resize(static_cast<size_t>(shape.outputs), nullptr);
   const auto take_out = [&call](size_t k, PyObject* out) {
@@ -107,7 +106,7 @@ std::vector<int64_t> inverse_of(const std::vector<int64_t>& order) {
   return inverse;
 }
 
-ValueId permuted(GraphBuilder& b, ValueId x, const std::vector<int64_t>& order) {
+ValueId in_order_of(GraphBuilder& b, ValueId x, const std::vector<int64_t>& order) {
   return std::is_sorted(order.begin(), order.end()) ? x : b.permute(x, order);
 }
 
@@ -133,8 +132,8 @@ ValueId of_rows(const NumpyRules& g, const OpDef& op, ValueId x, int64_t dim, DT
   std::rotate(last.begin() + dim, last.begin() + dim + 1, last.end());
   std::vector<Expr> sizes = in_order(b.type(x).sizes, last);
   if (!keeps) sizes.pop_back();
-  const ValueId made = b.host_call(op, {TensorList{{permuted(b, x, last)}}}, {dense_type(b, dtype, sizes)})[0];
-  return keeps ? permuted(b, made, inverse_of(last)) : made;
+  const ValueId made = b.host_call(op, {TensorList{{in_order_of(b, x, last)}}}, {dense_type(b, dtype, sizes)})[0];
+  return keeps ? in_order_of(b, made, inverse_of(last)) : made;
 }
 
 int sort_kind(const NumpyArgs& args) {
@@ -147,7 +146,7 @@ int sort_kind(const NumpyArgs& args) {
   throw Unsupported("such a kind of sort");
 }
 
-ValueId flat(GraphBuilder& b, ValueId x) {
+ValueId in_a_row(GraphBuilder& b, ValueId x) {
   if (b.type(x).dim() == 1) return x;
   const ValueId dense = b.op("clone", {TensorArg{x}, std::string("contiguous_format")});
   return b.reshape(dense, {b.type(x).numel(b.ctx())});
@@ -156,7 +155,7 @@ ValueId flat(GraphBuilder& b, ValueId x) {
 /// The axis of the call, of the array or of all of its elements in one row.
 int64_t take_axis(const NumpyRules& g, const NumpyArgs& args, ValueId& x, int64_t otherwise) {
   if (args["axis"] == Py_None) {
-    x = flat(g.b(), x);
+    x = in_a_row(g.b(), x);
     return 0;
   }
   const int64_t rank = g.b().type(x).dim(), axis = args.integer("axis", otherwise);
@@ -203,8 +202,7 @@ void rule_lexsort(NumpyGraph& graph, const TapeNode& node) {
   ValueId order = kNoValue;
   for (const ValueId key : keys) {
     const ValueId in_turn = order == kNoValue ? key : b.op("index", {TensorArg{key}, TensorList{{order}}});
-    const ValueId next =
-        of_rows(g, *argsort_loop(g.np(), b.type(key).dtype, 2), in_turn, 0, DType::kInt64, true);
+    const ValueId next = of_rows(g, *argsort_loop(g.np(), b.type(key).dtype, 2), in_turn, 0, DType::kInt64, true);
     order = order == kNoValue ? next : b.op("index", {TensorArg{order}, TensorList{{next}}});
   }
   g.set_value(node, 0, order);
@@ -226,7 +224,8 @@ void rule_array_equiv(NumpyGraph& graph, const TapeNode& node) {
   const NumpyArgs args(node, g.np(), {"a1", "a2"});
   GraphBuilder& b = g.b();
   ValueId x = g.read(args["a1"]), y = g.read(args["a2"]);
-  if (b.type(x).dtype != b.type(y).dtype || b.type(x).sizes != b.type(y).sizes) throw Unsupported("such an array_equiv");
+  if (b.type(x).dtype != b.type(y).dtype || b.type(x).sizes != b.type(y).sizes)
+    throw Unsupported("such an array_equiv");
   if (b.type(x).dim() == 0) throw Unsupported("such an array_equiv");
   std::vector<int64_t> all(static_cast<size_t>(b.type(x).dim()));
   std::iota(all.begin(), all.end(), 0);
@@ -267,7 +266,7 @@ void rule_nonzero(NumpyGraph& graph, const TapeNode& node) {
 void rule_flatnonzero(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"a"});
-  const ValueId found = places(g, flat(g.b(), truth(g, args["a"])), g.result_sizes(node).at(0));
+  const ValueId found = places(g, in_a_row(g.b(), truth(g, args["a"])), g.result_sizes(node).at(0));
   const NumpyRules::ArrayRef column = g.fz().fresh(found);
   g.set_result(node, 0, g.view("select", {TensorArg{column}, Scalar(int64_t{1}), Scalar(int64_t{0})}));
 }
@@ -306,12 +305,12 @@ void rule_compress(NumpyGraph& graph, const TapeNode& node) {
   ValueId mask = truth(g, args["condition"]), x = g.read(args["a"]);
   int64_t dim = 0;
   if (node.name == "extract") {
-    mask = flat(b, mask);
-    x = flat(b, x);
+    mask = in_a_row(b, mask);
+    x = in_a_row(b, x);
   } else {
     args.refuse({"out"});
     if (args["axis"] == nullptr || args["axis"] == Py_None) {
-      x = flat(b, x);
+      x = in_a_row(b, x);
     } else {
       dim = take_axis(g, args, x, 0);
     }
@@ -324,8 +323,8 @@ void rule_compress(NumpyGraph& graph, const TapeNode& node) {
   std::iota(order.begin(), order.end(), 0);
   std::rotate(order.begin(), order.begin() + dim, order.begin() + dim + 1);
   const Expr count = g.result_sizes(node).at(static_cast<size_t>(dim));
-  const ValueId made = picked(g, permuted(b, x, order), mask, count);
-  g.set_value(node, 0, permuted(b, made, inverse_of(order)));
+  const ValueId made = picked(g, in_order_of(b, x, order), mask, count);
+  g.set_value(node, 0, in_order_of(b, made, inverse_of(order)));
 }
 
 }  // namespace
@@ -337,9 +336,8 @@ bool NumpyGraph::tests_decision(const TapeNode& node) {
 }
 
 bool NumpyGraph::tests_size(const TapeNode& node) {
-  constexpr std::string_view kTested[] = {"getitem", "nonzero",  "flatnonzero", "argwhere",
-                                          "where",   "compress", "extract",     "_unique_hash",
-                                          "bincount"};
+  constexpr std::string_view kTested[] = {"getitem",  "nonzero", "flatnonzero",  "argwhere", "where",
+                                          "compress", "extract", "_unique_hash", "bincount"};
   return std::find(std::begin(kTested), std::end(kTested), node.name) != std::end(kTested);
 }
 
@@ -360,19 +358,19 @@ void rule_of_loop(NumpyGraph& graph, const TapeNode& node) {
   TensorList operands;
   for (size_t k = 0; k < call.operands.size(); ++k) {
     const ValueId value = g.as_dtype(call.operands[k], types[k]);
-    operands.values.push_back(permuted(b, value, core_last(call.axes, k, b.type(value).dim(), shape.core_dims[k])));
+    operands.values.push_back(in_order_of(b, value, core_last(call.axes, k, b.type(value).dim(), shape.core_dims[k])));
   }
   const auto outputs = static_cast<size_t>(shape.outputs);
   if (!node.mutates && node.outputs.size() != outputs) throw Unsupported("such results of " + node.name);
   const auto is_new = [&](size_t k) { return call.outs[k] == nullptr; };
-  if (node.outputs.size() < outputs && std::any_of(call.outs.begin(), call.outs.end(), [](PyObject* o) { return !o; })) {
+  if (node.outputs.size() < outputs &&
+      std::any_of(call.outs.begin(), call.outs.end(), [](PyObject* o) { return !o; })) {
     throw Unsupported("such results of " + node.name);
   }
   std::vector<TensorType> made;
   std::vector<std::vector<int64_t>> orders;
   for (size_t k = 0; k < outputs; ++k) {
-    const std::vector<Expr> sizes =
-        is_new(k) ? g.sizes_in(node.outputs[k]) : g.fz().type(g.tensor(call.outs[k])).sizes;
+    const std::vector<Expr> sizes = is_new(k) ? g.sizes_in(node.outputs[k]) : g.fz().type(g.tensor(call.outs[k])).sizes;
     const size_t at = call.operands.size() + k;
     orders.push_back(core_last(call.axes, at, static_cast<int64_t>(sizes.size()), shape.core_dims[at]));
     made.push_back(dense_type(b, types[at], in_order(sizes, orders.back())));
@@ -381,7 +379,7 @@ void rule_of_loop(NumpyGraph& graph, const TapeNode& node) {
   if (g.faults().any()) g.may_stop();
   const std::vector<ValueId> values = b.host_call(*op, {std::move(operands)}, std::move(made));
   for (size_t k = 0; k < outputs; ++k) {
-    const ValueId value = permuted(b, values[k], inverse_of(orders[k]));
+    const ValueId value = in_order_of(b, values[k], inverse_of(orders[k]));
     if (is_new(k)) {
       g.set_value(node, k, value);
     } else {
@@ -419,8 +417,9 @@ ValueId picked_by_mask(const NumpyRules& g, PyObject* array, PyObject* mask, con
 
 void add_numpy_loop_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
-      {"array_equiv", rule_array_equiv}, {"int", rule_int},                 {"argsort", rule_argsort},         {"lexsort", rule_lexsort},   {"nonzero", rule_nonzero},
-      {"flatnonzero", rule_flatnonzero}, {"compress", rule_compress}, {"extract", rule_compress}, {"argwhere", rule_argwhere},
+      {"array_equiv", rule_array_equiv}, {"int", rule_int},          {"argsort", rule_argsort},
+      {"lexsort", rule_lexsort},         {"nonzero", rule_nonzero},  {"flatnonzero", rule_flatnonzero},
+      {"compress", rule_compress},       {"extract", rule_compress}, {"argwhere", rule_argwhere},
   };
   table.insert(rules.begin(), rules.end());
 }

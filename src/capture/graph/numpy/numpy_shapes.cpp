@@ -125,12 +125,12 @@ void rule_arange(NumpyGraph& graph, const TapeNode& node) {
   // Floats are multiples of the step, as long as all of them are whole.
   constexpr int64_t kMostWhole = int64_t{1} << 20;
   const bool whole = std::max({std::abs(start), std::abs(stop), std::abs(step)}) < kMostWhole;
-  if (dtype != DType::kInt64 && !(whole && (is_complex(dtype) || dtype == DType::kFloat64 || dtype == DType::kFloat32))) {
+  if (dtype != DType::kInt64 &&
+      !(whole && (is_complex(dtype) || dtype == DType::kFloat64 || dtype == DType::kFloat32))) {
     throw Unsupported("arange of such types");
   }
   const DType own = dtype == DType::kFloat64 ? dtype : DType::kInt64;
-  const ValueId steps =
-      g.b().op("arange.step", {Scalar(start), Scalar(stop), Scalar(step), own, NoneArg{}, Device{}});
+  const ValueId steps = g.b().op("arange.step", {Scalar(start), Scalar(stop), Scalar(step), own, NoneArg{}, Device{}});
   g.set_value(node, 0, g.b().cast(steps, dtype));
 }
 

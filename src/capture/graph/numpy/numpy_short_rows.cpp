@@ -224,10 +224,13 @@ void rule_fill_diagonal(NumpyGraph& graph, const TapeNode& node) {
 
 void add_numpy_short_row_rules(NumpyRuleTable& table) {
   const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
-      {"sort", rule_sort},         {"median", rule_median},
-      {"convolve", rule_convolve}, {"correlate", rule_correlate},
+      {"sort", rule_sort},
+      {"median", rule_median},
+      {"convolve", rule_convolve},
+      {"correlate", rule_correlate},
       {"unstack", rule_unstack},
-      {"ediff1d", rule_ediff},     {"fill_diagonal", rule_fill_diagonal},
+      {"ediff1d", rule_ediff},
+      {"fill_diagonal", rule_fill_diagonal},
   };
   table.insert(rules.begin(), rules.end());
 }
