@@ -287,6 +287,17 @@ def test_searches_out_of_order() -> None:
     )
 
 
+def test_parts_and_diagonals() -> None:
+    def make(seed: int) -> tuple[Any, ...]:
+        return tuple(np.random.default_rng(seed).random((2, 5, 5)))
+
+    for places in ([2, -1], [3, 1], [0, 9], [-9, 2]):
+        in_calls(lambda x, y, places=places: np.split(x, places), make)
+    in_calls(lambda x, y: np.fill_diagonal(x, y), make)
+    in_calls(lambda x, y: np.fill_diagonal(x, y[0]), make)
+    in_calls(lambda x, y: ([x] != 0, [x, y] == 3, np.kron(x, y)), make)
+
+
 def test_polynomials() -> None:
     def make(seed: int) -> tuple[Any, ...]:
         return tuple(np.random.default_rng(seed).random((2, 9)))

@@ -262,8 +262,9 @@ PyObject* NumpyTracing::numpy_dispatcher(PyObject* callable, const KnownCall& kn
   if (module == "numpy" && name == "where" && PyTuple_GET_SIZE(args) < 3) sized = true;
   const Ref body = attr_or_null(callable, "_implementation");
   const bool has_body = body && PyFunction_Check(body.get());
-  const bool enters = has_body && known.is(kArrayBody) &&
-                      (varies_inside(args) || (kwargs != nullptr && varies_inside(kwargs))) && !owner_.backend &&
+  // Of constants one call makes a constant.
+  const bool varies = module != "numpy" || varies_inside(args) || (kwargs != nullptr && varies_inside(kwargs));
+  const bool enters = has_body && known.is(kArrayBody) && varies && !owner_.backend &&
                       !owner_.whole_numpy.contains(callable) && tracing();
   if (known.is(kArrayFunction) && !enters) {
     // Those of numpy.linalg and numpy.fft with their module.

@@ -434,7 +434,9 @@ PyObject* NumpyTracing::numpy_compare(int op, PyObject* left, PyObject* right) {
   // A container and a number compare as objects.
   const auto number = [](PyObject* o) { return PyLong_CheckExact(o) || PyFloat_CheckExact(o) || o == Py_None; };
   const auto listed = [](PyObject* o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o); };
-  if ((listed(left) && number(right)) || (listed(right) && number(left))) return not_handled();
+  constexpr int kEqual = 2, kUnequal = 3;
+  const bool apart = (listed(left) && number(right)) || (listed(right) && number(left));
+  if (apart && (op == kEqual || op == kUnequal)) return Py_NewRef(op == kEqual ? Py_False : Py_True);
   if (numpy_inside(left) || numpy_inside(right)) return numpy_break("comparison of containers that hold arrays");
   return not_handled();
 }

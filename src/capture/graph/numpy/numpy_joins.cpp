@@ -383,25 +383,25 @@ void rule_split(NumpyGraph& graph, const TapeNode& node) {
   if (node.name == "hsplit") dim = rank == 1 ? 0 : 1;
   if (node.name == "dsplit") dim = 2;
   dim = axis_in(dim, rank);
-  if (!PyLong_CheckExact(args["indices_or_sections"] == nullptr ? Py_None : args["indices_or_sections"])) {
-    int64_t last = 0;
-    for (const int64_t at : integers_of(args["indices_or_sections"])) {
-      if (at < last) throw Unsupported("a split at places out of order");
-      last = at;
+  const int64_t size = sizes[static_cast<size_t>(dim)].const_value();
+  std::vector<int64_t> bounds = {0};
+  PyObject* const places = args["indices_or_sections"];
+  if (places != nullptr && PyLong_CheckExact(places)) {
+    for (const int slot : node.outputs) {
+      bounds.push_back(bounds.back() + PyLong_AsLongLong(PyTuple_GET_ITEM(g.info(slot).sizes.get(), dim)));
     }
-    if (last > sizes[static_cast<size_t>(dim)].const_value()) throw Unsupported("a split behind the end");
+    if (bounds.back() != size) throw Unsupported("parts that are not all of the array");
+  } else {
+    for (const int64_t at : integers_of(places)) bounds.push_back(at);
+    bounds.push_back(size);
   }
-  int64_t start = 0;
-  std::vector<int64_t> starts = {0};
-  for (const int slot : node.outputs) {
-    start += PyLong_AsLongLong(PyTuple_GET_ITEM(g.info(slot).sizes.get(), static_cast<Py_ssize_t>(dim)));
-    starts.push_back(start);
-  }
-  if (!sizes[static_cast<size_t>(dim)].is_const(start)) throw Unsupported("parts that are not all of the array");
+  if (bounds.size() != node.outputs.size() + 1) throw Unsupported("another number of parts");
   for (size_t k = 0; k < node.outputs.size(); ++k) {
     if (g.info(node.outputs[k]).fresh) throw Unsupported("parts that are copies");
+    Py_ssize_t start = bounds[k], stop = bounds[k + 1];  // of slices, as Python takes them
+    if (PySlice_AdjustIndices(size, &start, &stop, 1) == 0) stop = start;
     g.set_result(node, k,
-                 g.view("slice", {TensorArg{source}, Scalar(dim), Scalar(starts[k]), Scalar(starts[k + 1]),
+                 g.view("slice", {TensorArg{source}, Scalar(dim), Scalar(int64_t{start}), Scalar(int64_t{stop}),
                                   Scalar(int64_t{1})}));
   }
 }

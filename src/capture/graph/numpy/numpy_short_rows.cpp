@@ -202,7 +202,7 @@ void rule_ediff(NumpyGraph& graph, const TapeNode& node) {
   g.set_value(node, 0, g.tested_alone(g.b().binary("sub", after, before)));
 }
 
-/// A number on the diagonal of a matrix.
+/// A number, or numbers, on the diagonal of a matrix.
 void rule_fill_diagonal(NumpyGraph& graph, const TapeNode& node) {
   const NumpyRules g{graph};
   const NumpyArgs args(node, g.np(), {"a", "val", "wrap"});
@@ -210,14 +210,22 @@ void rule_fill_diagonal(NumpyGraph& graph, const TapeNode& node) {
   const TensorType type = g.fz().type(target);
   PyObject* value = args["val"];
   const bool number = value != nullptr && slot_of(value) < 0 && !PyList_Check(value) && !PyTuple_Check(value);
-  if (args.flag("wrap", false) || type.dim() != 2 || !number) throw Unsupported("such a fill_diagonal");
+  if (args.flag("wrap", false) || type.dim() != 2 || value == nullptr) throw Unsupported("such a fill_diagonal");
+  ValueId fill = number ? g.as_dtype(value, type.dtype) : in_one_row(g, g.read(value));
+  if (!number) {
+    // One after the other.
+    const int64_t count = type.sizes[0].const_value();
+    const bool fits = type.sizes[0] == type.sizes[1] && g.shape(fill)[0] >= count && count > 0;
+    if (!fits || g.b().type(fill).dtype != type.dtype) throw Unsupported("such values of fill_diagonal");
+    fill = g.b().unsqueeze(part(g.b(), fill, 0, 0, count), 1);
+  }
   const auto steps = [&](const Expr& n) {
     return g.b().op("arange.step", {Scalar(int64_t{0}), Scalar(n.const_value()), Scalar(int64_t{1}), DType::kInt64,
                                     NoneArg{}, Device{}});
   };
   const ValueId mask =
       g.b().binary("eq", g.b().unsqueeze(steps(type.sizes[0]), 1), g.b().unsqueeze(steps(type.sizes[1]), 0));
-  g.write_ref(target, g.b().where(mask, g.as_dtype(value, type.dtype), g.fz().read(target)));
+  g.write_ref(target, g.b().where(mask, fill, g.fz().read(target)));
 }
 
 }  // namespace
