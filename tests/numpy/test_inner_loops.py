@@ -345,3 +345,14 @@ def test_stand_ins_are_what_they_stand_in_for() -> None:
         assert (theirs.shape, theirs.ndim, theirs.size) == (ours_.shape, ours_.ndim, ours_.size)
     for bins in ([1.0, 2.0], [2.0, 1.0], [1.0, 3.0, 2.0], [1.0, 1.0], [1.0], [3.0, 3.0, 1.0]):
         assert np._core.multiarray._monotonicity(np.array(bins)) == monotonicity(np.array(bins))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint8", "bool", "complex128"])
+def test_empty_arrays(dtype: str) -> None:
+    def make(seed: int) -> tuple[Any, ...]:
+        return (np.zeros((0, 4), dtype), np.zeros((2, 0), dtype))
+
+    in_calls(lambda x, y: (np.sort(x), np.argsort(x, axis=0), np.lexsort(y), np.unique(x)), make, hosts=None)
+    in_calls(lambda x, y: (np.nonzero(x), x[x > 0], np.argwhere(y), np.compress([], y, axis=1)), make, hosts=None)
+    in_calls(lambda x, y: (np.fft.ifft2(x, (2, -1)), np.linalg.det(np.zeros((0, 3, 3)))), make, hosts=None)
+    in_calls(lambda x, y: (np.cbrt(x.real), np.meshgrid(x, y)), make, hosts=None)

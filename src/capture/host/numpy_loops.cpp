@@ -348,7 +348,9 @@ const OpDef& sort_loop(const NumpyApi& np, DType dtype, int kind) {
   const auto sort = reinterpret_cast<SortFunction>(np.array_function(dtype, kSort + kind));
   return host().add(str_cat("sort_", letter_of(dtype), "_", kind), [sort](const Views& views) {
     copy_elements(*views[0], *views[1]);
-    for_rows({views[1], views[1]}, 1, [sort](char*, int64_t n, char* out) { sort(out, n, nullptr); });
+    for_rows({views[1], views[1]}, 1, [sort](char*, int64_t n, char* out) {
+      if (n > 1) sort(out, n, nullptr);  // some read the first element of none
+    });
   });
 }
 
@@ -358,7 +360,7 @@ const OpDef* argsort_loop(const NumpyApi& np, DType dtype, int kind) {
     for_rows(views, 1, [sort](char* row, int64_t n, char* out) {
       auto* places = reinterpret_cast<Py_ssize_t*>(out);
       std::iota(places, places + n, Py_ssize_t{0});
-      sort(row, places, n, nullptr);
+      if (n > 1) sort(row, places, n, nullptr);
     });
   });
 }

@@ -262,7 +262,7 @@ const OpDef& unique_loop(const NumpyApi& np, DType dtype) {
       for (; i < n && different.size() <= most; ++i) different.insert(all[i]);
       if (i == n) row.sizes[0] = std::copy(different.begin(), different.end(), all) - all;
     }
-    sort(row.data, row.sizes[0], nullptr);
+    if (row.sizes[0] > 1) sort(row.data, row.sizes[0], nullptr);
     row.sizes[0] = leave(row.data, row.sizes[0]);
     stop_unless(row.sizes[0], views[1]->sizes[0]);
     copy_elements(row, *views[1]);

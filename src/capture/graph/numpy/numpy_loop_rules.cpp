@@ -358,6 +358,7 @@ void rule_of_loop(NumpyGraph& graph, const TapeNode& node) {
   TensorList operands;
   for (size_t k = 0; k < call.operands.size(); ++k) {
     const ValueId value = g.as_dtype(call.operands[k], types[k]);
+    if (is_empty(b, value)) throw Unsupported("a loop over no elements");
     operands.values.push_back(in_order_of(b, value, core_last(call.axes, k, b.type(value).dim(), shape.core_dims[k])));
   }
   const auto outputs = static_cast<size_t>(shape.outputs);
