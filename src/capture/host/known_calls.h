@@ -140,6 +140,7 @@ enum CallTrait : uint64_t {
   kPlainGuard = 1ULL << 37,     ///< a context manager of torch's that changes nothing that a graph could miss
   kAsksRegistry = 1ULL << 38,   ///< of an abstract base class, whether a class is a subclass
   kSizeOnly = 1ULL << 39,       ///< asks how many items its operand has
+  kGivesView = 1ULL << 42,      ///< of a dict: gives a view of it
   kArraySized = 1ULL << 41,     ///< of NumPy or arrays: data decide how large its results are
   kArrayReads = 1ULL << 40,     ///< of arrays: gives elements as Python's own numbers
 };

@@ -143,6 +143,7 @@ PyObject* int_compare(PyObject* a, PyObject* b, int op) {
   }
   ExprContext& c = owner.ctx();
   const Expr x(as_int(a)->node);
+  if (op == Py_EQ && owner.looks_up()) return PyBool_FromLong(c.evaluate_hint(x) == c.evaluate_hint(*y));
   try {
     switch (op) {
       case Py_LT: return PyBool_FromLong(decide(owner, c.lt(x, *y)));
@@ -155,6 +156,10 @@ PyObject* int_compare(PyObject* a, PyObject* b, int op) {
   } catch (const Error&) {
     return compare_by_value(a, b, op);
   }
+}
+
+Py_hash_t int_hash(PyObject* a) {
+  return PyObject_Hash(as_int(a)->owner->looks_up() ? int_now(a).get() : plain_int(a).get());
 }
 
 PyTypeObject* int_type() {
@@ -174,6 +179,7 @@ PyTypeObject* int_type() {
     number.nb_invert = int_invert;
     number.nb_bool = int_bool;
     type.tp_richcompare = int_compare;
+    type.tp_hash = int_hash;
   });
   return made;
 }
@@ -212,6 +218,11 @@ bool is_symbolic_int(PyObject* object) { return object != nullptr && Py_TYPE(obj
 Expr symbolic_expr(PyObject* object) { return is_symbolic_int(object) ? Expr(as_int(object)->node) : Expr(); }
 
 TraceSymbols* int_symbols(PyObject* object) { return is_symbolic_int(object) ? as_int(object)->owner : nullptr; }
+
+Ref int_now(PyObject* object) {
+  if (!is_symbolic_int(object)) return Ref::borrow(object);
+  return Ref::steal(PyLong_FromLongLong(as_int(object)->owner->ctx().evaluate_hint(symbolic_expr(object)).value_or(0)));
+}
 
 Ref plain_int(PyObject* object) {
   if (!is_symbolic_int(object)) return Ref::borrow(object);

@@ -123,6 +123,20 @@ class TraceSymbols {
   void settle();
   /// The same while the trace goes on: each is guarded by value.
   void settle_all();
+  /// Dicts may look for placeholder ints while this lives: by their values, which are no guards. Who looks decides what
+  /// has to hold for it in later calls.
+  class KeyLookup {
+   public:
+    explicit KeyLookup(TraceSymbols& symbols) : symbols_(symbols) { ++symbols_.lookups_; }
+    ~KeyLookup() { --symbols_.lookups_; }
+    KeyLookup(const KeyLookup&) = delete;
+    KeyLookup& operator=(const KeyLookup&) = delete;
+
+   private:
+    TraceSymbols& symbols_;
+  };
+  bool looks_up() const { return lookups_ > 0; }
+
   /// What `object` was made of, also after it became a plain int; invalid for other objects. A plain int among the values
   /// of a frame may be the value of an expression that was only asked for after the guards of that frame end.
   Expr made_of(PyObject* object) const;
@@ -148,6 +162,7 @@ class TraceSymbols {
   std::set<size_t> program_guards_;
   int64_t take_decision(const std::function<int64_t()>& decide);
   bool settled_ = false;
+  int lookups_ = 0;
   std::unordered_map<PyObject*, Ref> made_, made_floats_;
   std::unordered_map<PyObject*, std::pair<Ref, int>> made_derived_;  // ints, with their slots
   std::function<std::string()> place_;
@@ -159,6 +174,8 @@ class TraceSymbols {
 bool is_symbolic_int(PyObject* object);
 /// Its expression; invalid for other objects.
 Expr symbolic_expr(PyObject* object);
+/// The plain int that a placeholder is in this call; no guard is made.
+Ref int_now(PyObject* object);
 /// The plain int of a placeholder, guarded by value. The object itself when it is none.
 Ref plain_int(PyObject* object);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -33,6 +34,22 @@ class NumberTracing final : public TraceFeature {
   Ref number_item(PyObject* container, PyObject* key, PyObject* absent = nullptr);
   /// tensor.item() of a counter, as a float of the tape; null without an error set where that is not known.
   PyObject* item_number(PyObject* func, PyObject* tensor);
+  /// Keys of dicts from before the trace that are ints which vary: numbers of hooks, say (number_keys.cpp). Whether the dict may be
+  /// asked for `key` without its value: no key that it has is equal to it in this call but by what it was made of.
+  bool is_free_key(PyObject* dict, PyObject* key) const;
+  /// Whether the dict has it, with guards that tell it from all others. Nothing: not such a dict, or not such a key.
+  std::optional<bool> has_free_key(PyObject* dict, PyObject* key);
+  /// The trace has written under such a key. Until it ends, code in C that looks into the dict gets plain ints.
+  void note_free_key(PyObject* dict, PyObject* key);
+  /// `dict[key]` for these; not_handled() for others.
+  PyObject* free_item(PyObject* dict, PyObject* key);
+  /// Whether this is such a dict, a view of one, or holds one.
+  bool has_free_keys(PyObject* object, int depth = 2) const;
+  /// An operation may look for keys in it: those of such dicts become plain, guarded by value.
+  void settle_free_keys(PyObject* object);
+  void settle_free_keys(PyObject* callable, std::string_view name, std::span<PyObject* const> args);
+  /// list.extend() by a view of such a dict; false for others.
+  bool extend_by_table(PyObject* list, PyObject* view);
   void settle_for_arrays(PyObject* left, PyObject* right);
   /// Whether a call whose types the host infers keeps numbers that vary: they decide nothing but values.
   bool keeps_number(const std::string& function, PyObject* args, PyObject* kwargs);
@@ -132,6 +149,7 @@ class NumberTracing final : public TraceFeature {
     std::unordered_set<int> positive;    // of these: never zero
     std::unordered_set<int> needed;      // slots of numbers that the tape computes and whose values are guarded
     std::set<std::tuple<int, std::string, double>> kept;  // guards that a number is within others
+    std::vector<std::pair<Ref, Ref>> free_keys;           // dicts, and what they have as keys
     std::vector<Placed> placed;   // placeholders in lists and dicts of the caller, which get the values back
     bool hidden_readers = false;  // iterators of C code that read the numbers that go through them
   };

@@ -195,6 +195,7 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
     return done;
   if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator || (plan.kind == Kind::kBreak && calls().in_cached())) {
     numbers().settle_arguments(call.callable, call.known, call.args, nargs, keywords);
+    numbers().settle_free_keys(call.callable, plan.name, {call.args, static_cast<size_t>(nargs + keywords)});
     if (!tracing()) return not_handled();
   }
   if (plan.name == "next" && plan.kind == Kind::kPure && bound_to(call.callable) == nullptr && nargs > 0 && nargs < 3 &&

@@ -1,6 +1,7 @@
 // The instructions that read objects, compare them or make containers, while a trace is open: what existed before becomes
 // object guards.
 #include <cstring>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -55,6 +56,9 @@ bool NumberTracing::holds_numbers(PyObject* container) const {
 PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   if (tracing()) {
     if (PyObject* done = numpy().numpy_get_item(container, key); done != not_handled()) return done;
+  }
+  if (tracing()) {
+    if (PyObject* found = numbers().free_item(container, key); found != not_handled()) return found;
   }
   if (tracing() && !api_.is_tensor(container) && !numbers().holds_numbers(container)) numbers().settle_reachable(key);
   if (tracing() && is_symbolic_number(key) && !api_.is_tensor(container)) {
@@ -186,6 +190,11 @@ bool ReadTracing::watch_searched(PyObject* container, PyObject* table) {
 
 PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool invert) {
   if (!reads().break_if_moved(container)) return nullptr;
+  if (tracing()) {
+    const std::optional<bool> found = numbers().has_free_key(container, item);
+    if (found) return PyBool_FromLong(*found != invert);
+    numbers().settle_free_keys(container);
+  }
   if (tracing() && is_symbolic_number(item) && !numbers().holds_numbers(container)) settle_in(item);
   if (tracing() && (numpy().numpy_value(container) || numpy().numpy_inside(item) ||
                     (!PyDict_Check(container) && numpy().numpy_inside(container)))) {
@@ -220,6 +229,8 @@ void NumberTracing::settle_for_arrays(PyObject* left, PyObject* right) {
 PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
   if (tracing()) {
     numbers().settle_operands(left, right);
+    numbers().settle_free_keys(left);
+    numbers().settle_free_keys(right);
     if (!tracing()) return not_handled();
     numbers().settle_for_arrays(left, right);
     if (PyObject* done = numpy().numpy_compare(op, left, right); done != not_handled()) return done;
@@ -295,6 +306,8 @@ binaryfunc container_operator(int op) {
 PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (!tracing()) return not_handled();
   numbers().settle_operands(left, right);
+  numbers().settle_free_keys(left);
+  numbers().settle_free_keys(right);
   constexpr int kRemainderOp = 6, kRemainderInplace = 19;
   const bool text = PyUnicode_Check(left) || PyBytes_Check(left) || PyByteArray_Check(left);
   if (text && (op == kRemainderOp || op == kRemainderInplace)) numbers().settle_reachable(right);
@@ -352,6 +365,7 @@ int Tracer::list_extend(Frame&, PyObject* list, PyObject* iterable) {
   if (!reads().break_if_begun(list)) return -1;
   if (tracing() && numpy().numpy_value(iterable)) return graph_break("an array is unpacked") ? kNotHandled : -1;
   if (tracing() && !reads().watch_contents(iterable, Reading::kItems)) return -1;
+  if (tracing() && numbers().extend_by_table(list, iterable)) return 0;
   return reads().break_if_moved(iterable) ? kNotHandled : -1;
 }
 int Tracer::set_update(Frame&, PyObject* set, PyObject* iterable) {

@@ -275,7 +275,7 @@ int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* v
   }
   if (!tracing() || api_.is_tensor(container)) return kNotHandled;
   if (!numbers().holds_numbers(container)) {
-    numbers().settle_reachable(key);
+    if (born(container) || !numbers().is_free_key(container, key)) numbers().settle_reachable(key);
     if (!is_defaultdict(container)) numbers().settle_reachable(value);
     if (!tracing()) return kNotHandled;
   }
@@ -390,6 +390,9 @@ PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const 
   const auto unclear = [&](const char* why) {
     return graph_break(name + " on a dict that existed before the trace" + why) ? not_handled() : nullptr;
   };
+  if ((name == "__setitem__" || name == "__delitem__") && !keywords && numbers().has_free_key(target, operands[0])) {
+    return write_free_key(type, target, name, operands, perform);
+  }
   const Ref key = operands.empty() ? Ref() : plain_int(operands[0]);
   if (key && !PyDict_Check(key.get()) && !is_plain_sequence(key.get()) && !hashes_plainly(key.get(), api_)) {
     return unclear(": its key has a hash of its own");
@@ -511,6 +514,12 @@ PyObject* WriteTracing::default_item(PyObject* dict, PyObject* key) {
   if (had == 1) return not_handled();
   if (old && !break_before_write(dict)) return nullptr;
   if (!tracing()) return not_handled();
+  if (old && !guarded) {  // a function that the frame of this call is to know
+    static PyObject* const name = PyUnicode_InternFromString("default_factory");
+    const Ref maker = attr_or_null(dict, "default_factory");
+    object_guards.attribute(dict, name, maker.get());
+    if (maker) origins().find(maker.get());
+  }
   if (old) object_guards.before_write(dict);
   PyObject* value = PyObject_GetItem(dict, key);
   if (value == nullptr || !tracing()) return value;

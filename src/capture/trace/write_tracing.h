@@ -62,6 +62,8 @@ class WriteTracing final : public TraceFeature {
   PyObject* pop_item(PyObject* target, const Perform& perform);
   PyObject* mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
                         std::span<PyObject* const> operands, bool keywords, const Perform& perform);
+  PyObject* write_free_key(PyTypeObject* type, PyObject* target, const std::string& name,
+                           std::span<PyObject* const> operands, const Perform& perform);
   PyObject* mutate_other(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
                          const Perform& perform);
   /// The write depends on what the object holds: its contents become a guard, and the result the effect.
