@@ -149,6 +149,7 @@ struct ValueGuard::Printer {
       case Kind::kInt: line(name, str_cat(": int s", item.same, "   # input ", objects)); break;
       case Kind::kFloat: line(name, str_cat(": float of any value   # input ", objects)); break;
       case Kind::kIdentity: line(name, " is " + object_text(item.object.get())); break;
+      case Kind::kGenerator: line(name, str_cat(": a generator on ", text_of(item.value.get()))); break;
       case Kind::kNotANumber: line(name, " is a NaN"); break;
       case Kind::kPassive: line(name, str_cat(": ", kind_of())); break;
       case Kind::kEmptySet: line(name, " is an empty set"); break;
@@ -167,6 +168,7 @@ struct ValueGuard::Printer {
         if (item.unread) return unread(name, item);
         counted(item.keys.size());
         ++objects;
+        if (item.has_maker) print(name + ".default_factory");
         if (item.value) line(name, ".default_factory is " + value_text(item.value.get()));
         children(name, item, false);
         if (item.has_dict) children(name, next(), true);

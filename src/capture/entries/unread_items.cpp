@@ -28,7 +28,7 @@ struct ValueGuard::Unread {
     switch (kind) {
       case Kind::kTuple:
       case Kind::kList: children(static_cast<size_t>(guard.items_[here].count)); break;
-      case Kind::kDict:
+      case Kind::kDict: children(named + (guard.items_[here].has_maker ? 1 : 0)); break;
       case Kind::kInstance: children(named); break;
       case Kind::kCell: children(1); break;
       case Kind::kMethod: children(2); break;
@@ -45,6 +45,7 @@ struct ValueGuard::Unread {
         }
         return;
       case Kind::kNotANumber:
+      case Kind::kGenerator:
       case Kind::kPassive:
       case Kind::kTensor:
       case Kind::kEmptySet: return;

@@ -162,6 +162,12 @@ struct ValueGuard::Builder {
     }
     if (dynamic.functions.contains(item().key) && is_plain_function(o) && depth <= kMaxDepth)
       return add_function(o, item(), depth);
+    if (dynamic.generators.contains(item().key) && is_random_generator(o)) {
+      item().kind = Kind::kGenerator;
+      item().value = attr_or_null(o, "device");
+      guard.generators.push_back(objects.size() - 1);
+      return;
+    }
     if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
     if (is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
       // Its state is not looked at before the trace moves it on (watch_iterator).
@@ -197,7 +203,13 @@ struct ValueGuard::Builder {
       item().kind = Kind::kDict;
       const Ref attributes = PyDict_CheckExact(o) ? Ref() : attr_or_null(o, "__dict__");
       item().has_dict = attributes && PyDict_CheckExact(attributes.get());
-      if (is_defaultdict(o)) item().value = attr_or_null(o, "default_factory");
+      const Ref maker = is_defaultdict(o) ? attr_or_null(o, "default_factory") : Ref();
+      item().has_maker = maker && is_plain_function(maker.get());
+      if (item().has_maker) {
+        add(maker.get(), depth + 1, {}, inner_key(key, SIZE_MAX - 1));
+      } else {
+        item().value = maker;
+      }
       add_dict(o, at, depth);
       if (guard.items_[at].has_dict) add_attributes(attributes.get(), at, depth);
       return;

@@ -108,6 +108,8 @@ class ValueGuard {
   std::vector<size_t> in_cells;
   /// Among the objects: those that are the same in each call. What they hold is not looked at.
   std::vector<size_t> by_identity;
+  /// Among the objects: generators of random numbers, another one in each call.
+  std::vector<size_t> generators;
   /// Tensors must require grad as they did: the trace ran with gradients on, or looked.
   bool check_grad = false;
   /// Those that require grad must be leaves as they were: the program has asked.
@@ -140,18 +142,20 @@ class ValueGuard {
     kEmptySet,
     kCell,
     kMethod,
-    kFunction
+    kFunction,
+    kGenerator
   };
   struct Item {
     Kind kind = Kind::kNull;
-    size_t key = 0;         // among VaryingItems
-    int count = 0;          // children that follow
-    int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt, kFloat: symbol
-    bool has_dict = false;  // kDict, kTuple: children of __dict__ follow as one more kInstance item
-    bool unread = false;    // kList, kDict: forget_unread(); the items and objects behind it are nobody's
+    size_t key = 0;          // among VaryingItems
+    int count = 0;           // children that follow
+    int same = -1;           // kSame: index into objects; kTensor: index into metas_; kInt, kFloat: symbol
+    bool has_dict = false;   // kDict, kTuple: children of __dict__ follow as one more kInstance item
+    bool has_maker = false;  // kDict: a defaultdict makes its items with a function, the first child
+    bool unread = false;     // kList, kDict: forget_unread(); the items and objects behind it are nobody's
     size_t unread_items = 0, unread_objects = 0;
     Ref type;
-    Ref value;               // kConst, kNotANumber; kDict: what a defaultdict makes its items with
+    Ref value;  // kConst, kNotANumber; kGenerator: its device; kDict: what else a defaultdict makes its items with
     HeldObject object;       // kIdentity
     std::vector<Ref> keys;   // kDict, kInstance; kFunction: code, globals
     std::vector<Ref> order;  // kDict: ordered_keys()

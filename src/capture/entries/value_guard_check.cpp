@@ -79,12 +79,16 @@ struct ValueGuard::Checker {
           return fail("the default_factory of a dict changed");
         }
         if (item.unread) return pass_unread(item);
+        if (item.has_maker && !check(attr_or_null(o, "default_factory").get())) return false;
         return check_dict(o, item) && check_attributes(o, item);
       }
       case Kind::kInstance: {
         const Ref attributes = attr_or_null(o, "__dict__");
         return attributes && PyDict_CheckExact(attributes.get()) && check_dict(attributes.get(), item);
       }
+      case Kind::kGenerator:
+        return PyObject_RichCompareBool(attr_or_null(o, "device").get(), item.value.get(), Py_EQ) == 1 ||
+               fail("the device of a generator changed");
       case Kind::kEmptySet: return PySet_GET_SIZE(o) == 0 || fail("a set is not empty any longer");
       case Kind::kCell: return check(PyCell_GET(o));
       case Kind::kMethod: return check(PyMethod_GET_SELF(o)) && check(PyMethod_GET_FUNCTION(o));
@@ -190,6 +194,7 @@ struct ValueGuard::Comparer {
       case Kind::kIdentity:
         if (api.is_module(o) && item.object.is(o)) dynamic.staying.insert(o);
         if (api.is_module(o) && !item.object.is(o)) dynamic.replaced.push_back({here, item.object.get(), o});
+        if (is_random_generator(o) && !item.object.is(o)) dynamic.generators.insert(here);
         if (PyFunction_Check(o) && !item.object.is(o)) compare_functions(item.object.get(), o, here);
         return true;
       case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
@@ -202,12 +207,16 @@ struct ValueGuard::Comparer {
         }
         return compare_attributes(o, item);
       }
-      case Kind::kDict: return item.unread ? pass_unread(item) : compare_dict(o, item) && compare_attributes(o, item);
+      case Kind::kDict:
+        if (item.unread) return pass_unread(item);
+        if (item.has_maker && !compare(attr_or_null(o, "default_factory").get())) return false;
+        return compare_dict(o, item) && compare_attributes(o, item);
       case Kind::kInstance: {
         if (api.is_module(o)) dynamic.modules.insert(here);
         const Ref attributes = attr_or_null(o, "__dict__");
         return attributes && PyDict_CheckExact(attributes.get()) && compare_dict(attributes.get(), item);
       }
+      case Kind::kGenerator: dynamic.generators.insert(here); return true;
       case Kind::kCell: return compare(PyCell_GET(o));
       case Kind::kMethod: return compare(PyMethod_GET_SELF(o)) && compare(PyMethod_GET_FUNCTION(o));
       case Kind::kFunction: {

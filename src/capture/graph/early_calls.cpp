@@ -75,7 +75,7 @@ class EarlyCalls {
   }
 
   bool may_come_first(const TapeNode& node) const {
-    const bool plain = is_operator_call(node) && node.func && node.level == 0 && node.generator == nullptr &&
+    const bool plain = is_operator_call(node) && node.func && node.level == 0 && !node.has_generator() &&
                        !node.mutates && !node.statistics && !is_numpy_operation(node) && !is_leaf_mark(node) &&
                        engine_pass(node) == nullptr && region_mark(node) == nullptr && !varies(node);
     if (!plain || (is_dispatcher_operator(node.func.get()) && known_name(node).empty())) return false;

@@ -289,6 +289,7 @@ std::vector<TapeConverter::TensorRef> TapeConverter::gradient_tensors(const Tape
 }
 
 void TapeConverter::add_input(int slot) {
+  if (c_.tape->slots()[static_cast<size_t>(slot)].generator) return;  // calls that have it are not converted
   if (c_.tape->slots()[static_cast<size_t>(slot)].number) return numbers_.add_input(slot);
   const ValueId value = c_.made.graph.add_input(c_.slot_type(slot));
   c_.refs[static_cast<size_t>(slot)] = c_.fz.input(value, static_cast<int>(c_.made.inputs.size()));

@@ -71,6 +71,8 @@ bool is_atom(PyObject* o, const TorchApi& api) {
          std::strcmp(name, "torch.memory_format") == 0;
 }
 
+bool is_random_generator(PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "torch._C.Generator") == 0; }
+
 bool is_not_a_number(PyObject* o) {
   if (PyFloat_CheckExact(o)) return std::isnan(PyFloat_AS_DOUBLE(o));
   if (!PyComplex_CheckExact(o)) return false;

@@ -26,7 +26,8 @@ std::array<PyObject*, 3> parts_of_function(PyObject* function);
 bool is_bound_in_c(PyObject* callable);
 /// What a method in C is bound to; null for functions, what is bound to a class and all else.
 PyObject* bound_to(PyObject* object);
-bool is_partial(PyObject* object);  // of functools
+bool is_random_generator(PyObject* object);  // torch.Generator
+bool is_partial(PyObject* object);           // of functools
 bool is_torch_size(const PyTypeObject* type);
 inline bool is_ordered_dict(PyObject* object) { return PyObject_TypeCheck(object, &PyODict_Type) != 0; }
 /// The keys of an OrderedDict in its order, which its dict does not know; empty for other dicts and for one key.

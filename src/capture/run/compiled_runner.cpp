@@ -494,7 +494,7 @@ GraphRunner::Outcome CompiledRunner::run(const Tape& tape, std::vector<Ref>& env
   if (!run_numbers(tape, host_nodes_, env, api)) return Outcome::kFailed;
   Transaction* const transaction = Transaction::current();
   if (executable_->draws() && (executable_->may_fail() || !proven_) && transaction != nullptr) {
-    transaction->keep_generators(tape, api);
+    transaction->keep_generators(tape, env, api);
   }
   switch (try_run(env, api)) {
     case Tried::kDone: proven_ = true; return Outcome::kDone;

@@ -275,6 +275,8 @@ std::shared_ptr<const EagerPass> eager_pass(const std::shared_ptr<const Tape>& t
       (stages.size() > 1 && (writes || tape->has_transforms()))) {
     return nullptr;
   }
+  const auto given = [](const TapeNode& node) { return node.generator_slot >= 0; };
+  if (draws && std::any_of(nodes.begin(), nodes.end(), given)) return nullptr;  // whose state nobody has kept
   auto pass = std::make_shared<EagerPass>();
   pass->tape = tape;
   pass->hooked = tape->has_hooked_results();

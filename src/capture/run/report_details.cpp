@@ -225,7 +225,8 @@ void measure_entry(const Entry& entry, const std::vector<PyObject*>& objects, To
   const auto run = [&] {
     Transaction transaction(Transaction::kMostInTrace);
     const Transaction::Scope scope(transaction);
-    transaction.keep_generators(*entry.tape, api);
+    if (!fill()) return false;
+    transaction.keep_generators(*entry.tape, env, api);
     // Runners use the tensors that the graph holds, whatever they are given.
     for (const int slot : entry.runner->written_slots()) {
       const TapeSlot* written = slot >= 0 ? &entry.tape->slots()[static_cast<size_t>(slot)] : nullptr;

@@ -514,7 +514,7 @@ class TrainingRunner final : public GraphRunner {
     }
     Transaction* const transaction = Transaction::current();
     // A plan may refuse its inputs in any call, when others have drawn before it.
-    if (draws_ && transaction != nullptr) transaction->keep_generators(tape, api);
+    if (draws_ && transaction != nullptr) transaction->keep_generators(tape, env, api);
     const Ref given = eager_ != nullptr ? remember_run(eager_, env) : Ref::borrow(hooked_ ? Py_False : Py_None);
     if (!given) return Outcome::kFailed;
     const Ref results = run_stages(stages_.get(), inputs.get(), given.get());

@@ -78,7 +78,7 @@ size_t distrusted() { return distrusted_count.load(std::memory_order_relaxed); }
 
 const OpDef* opaque_operator(const TapeNode& node, bool registered) {
   PyObject* func = node.func.get();
-  if (func == nullptr || !is_dispatcher_operator(func) || node.mutates || node.generator != nullptr) return nullptr;
+  if (func == nullptr || !is_dispatcher_operator(func) || node.mutates || node.has_generator()) return nullptr;
   const Ref schema = host_schema(func);
   const Ref written = schema ? Ref::steal(PyObject_Str(schema.get())) : Ref();
   const char* text = written ? PyUnicode_AsUTF8(written.get()) : nullptr;

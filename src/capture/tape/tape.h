@@ -41,6 +41,7 @@ struct TapeSlot : SlotLayout {
   bool constant = false;       ///< a NumPy array that calls on constants alone have made and written to
   bool requires_grad = false;  ///< inputs: when they were seen
   bool number = false;       ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
+  bool generator = false;    ///< of random numbers, among the inputs; `number` too: it is no tensor
   bool derived = false;      ///< a number that a node computes; `number` too
   bool whole = false;        ///< such a number is an int
   bool parameter = false;    ///< a result of class torch.nn.Parameter
@@ -66,9 +67,11 @@ struct TapeNode {
   bool mutates = false;           ///< an in-place operation, or one that may be
   bool statistics = false;        ///< it may write to running statistics: the host does not count such a write
   PyObject* generator = nullptr;  ///< among its arguments
+  int generator_slot = -1;        ///< the same: another one in each call
   bool grad = false;              ///< recorded with gradients on, also around the transforms at work
   bool mode = false;              ///< recorded with gradients on, as the innermost level has it
   int level = 0;                  ///< the level that it is recorded in
+  bool has_generator() const { return generator != nullptr || generator_slot >= 0; }
   int traverse(const Visitor& visit) const {
     const int stop = visit(func, args, kwargs);
     return stop != 0 ? stop : traverse_kind(kind, visit);
@@ -114,7 +117,7 @@ class Tape {
   int add_placeholder(PyObject* tensor, Ref device, Ref meta = {});
   /// From now on the input comes with each call, as the guarded object `index`.
   void set_guard_index(int slot, int index) { slots_[static_cast<size_t>(slot)].guard_index = index; }
-  /// A NumPy array or scalar; sizes, strides and dtype are in `slot`.
+  /// A NumPy array or scalar; sizes, strides and dtype are in `slot`. Or a generator.
   int add_value(TapeSlot slot);
   /// A Python int among the guarded objects whose value is a symbol.
   void add_number(PyObject* value, int guard_index, Expr symbol);

@@ -54,6 +54,7 @@ std::string device_text(PyObject* device) {
 }
 
 std::string number_type(const TapeSlot& slot) {
+  if (slot.generator) return "generator";
   if (!slot.derived && !slot.symbolic_sizes.empty()) return "int " + slot.symbolic_sizes[0].str();
   return slot.derived ? (slot.whole ? "int" : "float") : "float that varies";
 }

@@ -159,13 +159,14 @@ Transaction::~Transaction() {
 
 // ---- What changes ----------------------------------------------------------------------------------------------------
 
-void Transaction::keep_generators(const Tape& tape, const TorchApi& api) {
+void Transaction::keep_generators(const Tape& tape, const std::vector<Ref>& env, const TorchApi& api) {
   if (!api.present()) return;
   const ErrorAside aside;
   keep_generator(attr_or_null(api.torch.get(), "default_generator").get());
   for (const Ref& generator : gpu_generators(api)) keep_generator(generator.get());
   for (const TapeNode& node : tape.nodes()) {
     if (node.generator != nullptr) keep_generator(node.generator);
+    if (node.generator_slot >= 0) keep_generator(env[static_cast<size_t>(node.generator_slot)].get());
   }
 }
 
@@ -271,7 +272,7 @@ void Transaction::keep_array(PyObject* array, const TorchApi& api) {
 }
 
 void Transaction::begin_tape(const Tape& tape, const std::vector<Ref>& env, const TorchApi& api) {
-  keep_generators(tape, api);
+  keep_generators(tape, env, api);
   const auto writes = [](const TapeNode& node) { return node.mutates || node.statistics; };
   if (!api.present() || std::none_of(tape.nodes().begin(), tape.nodes().end(), writes)) return;
   for (size_t i = 0; i < tape.slots().size(); ++i) {

@@ -46,7 +46,7 @@ class Transaction {
   };
 
   /// Before numbers are drawn: the default generators, and those that the tape's calls are given.
-  void keep_generators(const Tape& tape, const TorchApi& api);
+  void keep_generators(const Tape& tape, const std::vector<Ref>& env, const TorchApi& api);
   void keep_generator(PyObject* generator);
   /// The same of one of np.random's.
   void keep_numpy_generator(PyObject* generator);

@@ -177,7 +177,8 @@ std::vector<Expr> operand_dims(const Tape& tape, PyObject* args, PyObject* kwarg
   };
   const auto each = [&](PyObject* o) -> Ref {
     if (const int slot = slot_of(o); slot >= 0) {
-      number = number || tape.slots()[static_cast<size_t>(slot)].number;
+      const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
+      number = number || (info.number && !info.generator);
       const SlotLayout& layout = tape.layout(slot);
       add(layout.symbolic_sizes);
       add(layout.symbolic_strides);

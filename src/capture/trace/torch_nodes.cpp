@@ -40,12 +40,11 @@ bool updates_statistics(const TapeNode& node) {
 
 /// The generator that the call is given; null: none.
 PyObject* generator_of(const TapeNode& node) {
-  const auto is_generator = [](PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "torch._C.Generator") == 0; };
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(node.args.get()); ++i) {
-    if (PyObject* arg = PyTuple_GET_ITEM(node.args.get(), i); is_generator(arg)) return arg;
+    if (PyObject* arg = PyTuple_GET_ITEM(node.args.get(), i); is_random_generator(arg)) return arg;
   }
   PyObject* named = node.kwargs ? PyDict_GetItemString(node.kwargs.get(), "generator") : nullptr;
-  return named != nullptr && is_generator(named) ? named : nullptr;
+  return named != nullptr && is_random_generator(named) ? named : nullptr;
 }
 
 }  // namespace
@@ -59,6 +58,11 @@ void TorchTracing::finish_node(TapeNode& node, bool fresh, bool known) {
                  (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr);
   node.statistics = updates_statistics(node);
   node.generator = generator_of(node);
+  const auto find_generator = [&](int slot) {
+    if (t.tape.slots()[static_cast<size_t>(slot)].generator) node.generator_slot = slot;
+  };
+  for_each_slot(node.args.get(), find_generator);
+  for_each_slot(node.kwargs.get(), find_generator);
   forget_error();
   node.location = user_location();
   transforms().note_modes(node);

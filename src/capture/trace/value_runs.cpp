@@ -19,7 +19,7 @@ bool ValueTracing::may_run(const TapeNode& node) const {
   if (number_operation(node) != nullptr) return true;
   if (is_leaf_mark(node)) return !tape.slots()[static_cast<size_t>(node.outputs[0])].input;
   if (const GradientPass* pass = engine_pass(node)) return !pass->hooks && !tape.has_hooked_results();
-  if (!is_operator_call(node) || !node.func || node.level != 0 || node.generator != nullptr) return false;
+  if (!is_operator_call(node) || !node.func || node.level != 0 || node.has_generator()) return false;
   return !is_dispatcher_operator(node.func.get()) || !known_name(node).empty();
 }
 
