@@ -195,33 +195,78 @@ bool TapeNumbers::may_set(TensorRef tensor, int slot) {
   return true;
 }
 
+namespace {
+
+/// The numbers of lists in lists, and how many each list has.
+struct NestedNumbers {
+  std::vector<PyObject*> items;
+  std::vector<int64_t> sizes;
+  bool fits = true;  // all lists of one depth are as long
+
+  void add(PyObject* o, size_t depth = 0) {
+    const bool list = PyList_Check(o) || PyTuple_CheckExact(o);
+    if (!list) {
+      fits = fits && depth == sizes.size();
+      items.push_back(o);
+      return;
+    }
+    const int64_t size = PySequence_Fast_GET_SIZE(o);
+    if (depth == sizes.size() && items.empty()) sizes.push_back(size);
+    fits = fits && size > 0 && depth < sizes.size() && sizes[depth] == size;
+    for (Py_ssize_t i = 0; fits && i < size; ++i) add(PySequence_Fast_GET_ITEM(o, i), depth + 1);
+  }
+};
+
+/// The type that torch.tensor is told; nothing: what it is told is more, or another kind of type.
+std::optional<DType> type_told(const TapeNode& node, DType otherwise) {
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  DType dtype = otherwise;
+  while (node.kwargs && PyDict_Next(node.kwargs.get(), &at, &key, &value) != 0) {
+    const std::string name = text_of(key);
+    if (value == Py_None || (name == "requires_grad" && value == Py_False)) continue;
+    if (name == "device" && text_of(Ref::steal(PyObject_Str(value)).get()) == "cpu") continue;
+    if (name != "dtype") return std::nullopt;
+    dtype = dtype_of(value);
+    if (dtype != DType::kFloat32 && dtype != DType::kFloat64) return std::nullopt;
+  }
+  return dtype;
+}
+
+}  // namespace
+
 bool TapeNumbers::is_list(const TapeNode& node) const {
-  if (PyTuple_GET_SIZE(node.args.get()) != 1) return false;
-  if (node.kwargs && PyDict_GET_SIZE(node.kwargs.get()) > 0) return false;
-  PyObject* const items = PyTuple_GET_ITEM(node.args.get(), 0);
-  if (!PyList_Check(items) && !PyTuple_CheckExact(items)) return false;
+  if (PyTuple_GET_SIZE(node.args.get()) != 1 || !type_told(node, c_.builder.default_dtype())) return false;
+  NestedNumbers numbers;
+  numbers.add(PyTuple_GET_ITEM(node.args.get(), 0));
+  if (!numbers.fits || (numbers.sizes.empty() && !node.kwargs)) return false;
   bool varies = false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
-    PyObject* const item = PySequence_Fast_GET_ITEM(items, i);
+  for (PyObject* const item : numbers.items) {
     const int slot = slot_of(item);
-    if (slot >= 0 ? !c_.slot(slot).number : !PyFloat_Check(item)) return false;
+    const bool number = PyFloat_CheckExact(item) || PyLong_CheckExact(item) || PyBool_Check(item);
+    if (slot >= 0 ? !c_.slot(slot).number || c_.slot(slot).whole : !number) return false;
     varies = varies || slot >= 0;
   }
   return varies;
 }
 
 TapeNumbers::TensorRef TapeNumbers::list(const TapeNode& node) {
-  PyObject* const items = PyTuple_GET_ITEM(node.args.get(), 0);
-  const DType dtype = c_.builder.default_dtype();
+  const DType dtype = *type_told(node, c_.builder.default_dtype());
+  NestedNumbers numbers;
+  numbers.add(PyTuple_GET_ITEM(node.args.get(), 0));
   TensorList parts;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
-    PyObject* const item = PySequence_Fast_GET_ITEM(items, i);
+  for (PyObject* const item : numbers.items) {
     const int slot = slot_of(item);
     const ValueId part = slot >= 0 ? c_.builder.cast(c_.fz.read(c_.refs[static_cast<size_t>(slot)]), dtype)
                                    : c_.builder.constant(PyFloat_AsDouble(item), dtype);
+    if (numbers.sizes.empty()) return c_.fz.fresh(part);
     parts.values.push_back(c_.builder.unsqueeze(part, 0));
   }
-  return c_.fz.fresh(c_.builder.op("cat", {std::move(parts), Scalar(int64_t{0})}));
+  const ValueId flat = c_.builder.op("cat", {std::move(parts), Scalar(int64_t{0})});
+  if (numbers.sizes.size() == 1) return c_.fz.fresh(flat);
+  std::vector<Expr> sizes;
+  for (const int64_t size : numbers.sizes) sizes.push_back(c_.builder.ctx().constant(size));
+  return c_.fz.fresh(c_.builder.reshape(flat, sizes));
 }
 
 }  // namespace tatara::capture

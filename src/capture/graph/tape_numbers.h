@@ -33,7 +33,7 @@ class TapeNumbers {
   /// Of the last call.
   const std::vector<NumberWithin>& bounds() const { return bounds_; }
   void forget_bounds() { bounds_.clear(); }
-  /// Of torch.tensor: of a list of floats, some of which vary.
+  /// Of torch.tensor: of lists of numbers, some of which are floats that vary.
   bool is_list(const TapeNode& node) const;
   TensorRef list(const TapeNode& node);
 

@@ -86,6 +86,12 @@ ORDER = "the order of a norm chooses its formula"
 RANGE = "what is an error depends on the value"
 
 FORMS: dict[str, Form] = {
+    # lists of torch.tensor
+    "list": Form(lambda x, c: x[..., :2] * torch.tensor([c, 2.0], dtype=x.dtype)),
+    "list_told": Form(lambda x, c: torch.tensor([c, 1, True], dtype=torch.float64, device="cpu") * x[:, :3]),
+    "lists": Form(lambda x, c: torch.tensor([[c, 1.0], [0.5, -c]]) * x[:2, :2]),
+    "as_lists": Form(lambda x, c: torch.as_tensor([[[c]], [[c * 2]]], dtype=torch.float64) + x),
+    "number_told": Form(lambda x, c: torch.tensor(c, dtype=torch.float64) * x[0]),
     # operands
     "add": Form(lambda x, c: x + c),
     "rsub": Form(lambda x, c: c - x),
