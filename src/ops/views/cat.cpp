@@ -269,14 +269,17 @@ Values decompose_roll(GraphBuilder& b, std::span<const Arg> arguments) {
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t dim = wrap_real_dim(dims[i], b.type(x).dim());
     const Expr size = b.type(x).sizes[static_cast<size_t>(dim)];
-    if (!size.is_const()) throw Unsupported("roll along a dimension of symbolic size");
-    const int64_t n = size.const_value();
-    if (n == 0) return {b.op("clone", {arguments[0]})};
-    const int64_t start = (((n - shifts[i]) % n) + n) % n;
+    if (size.is_const() && size.const_value() == 0) return {b.op("clone", {arguments[0]})};
+    // Of a size that varies the shift may be any: the place of the cut is an expression, and no side of it need have elements.
+    const Expr start =
+        size.is_const() ? ctx.constant((((size.const_value() - shifts[i]) % size.const_value()) + size.const_value()) %
+                                       size.const_value())
+                        : ctx.mod(ctx.sub(ctx.constant(0), ctx.constant(shifts[i])), size);
     const Expr one = ctx.constant(1);
     TensorList parts;
-    parts.values = {b.slice(x, dim, ctx.constant(start), size, one)};
-    if (start != 0) parts.values.push_back(b.slice(x, dim, ctx.constant(0), ctx.constant(start), one));
+    parts.values = {b.slice(x, dim, start, size, one)};
+    if (!start.is_const() || start.const_value() != 0)
+      parts.values.push_back(b.slice(x, dim, ctx.constant(0), start, one));
     x = b.op("cat", {parts, int_arg(dim)});
   }
   return {flat ? b.reshape(x, self.sizes) : x};

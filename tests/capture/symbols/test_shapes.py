@@ -568,3 +568,11 @@ def test_strides_of_empty_views(columns: tuple[int, ...]) -> None:
         for rows in (3, 0, 1):
             x = torch.randn(rows, n)
             assert compiled(x).stride() == function(x).stride()
+
+
+@pytest.mark.parametrize("shift", [0, 1, 3, -2, 100])
+def test_roll(shift: int, backend: str) -> None:
+    def f(x: Any) -> Any:
+        return torch.roll(x, (shift, -shift), (0, 1)) * 2 + torch.roll(x, shift)
+
+    check(f, sized((4, 5), (6, 7), (3, 9), (5, 2)), 2, backend=backend)
