@@ -47,6 +47,7 @@ void DictGuards::read_all(PyObject* dict, ReadNotes& notes) {
   Py_ssize_t at = 0;
   while (PyDict_Next(written != nullptr ? written->before.get() : dict, &at, &key, &value) != 0) {
     notes.know(value);
+    if (!is_ordered_dict(dict)) notes.know(key);  // a tuple, say: each check compares it by identity
     watch.items.push_back({Ref::borrow(key), Ref::borrow(value)});
   }
 }

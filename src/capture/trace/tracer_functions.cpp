@@ -330,6 +330,26 @@ std::string FunctionTracing::trace_backward(const FunctionCall& call, CustomBack
   return run.problem;
 }
 
+namespace {
+
+/// Whether data decide more than conditions of tensors on the CPU, which the graph itself looks at: then it is cut.
+bool decided_between_parts(const Trace& t) {
+  const TraceSymbols& symbols = t.symbols;
+  for (size_t i = 0; i < symbols.symbols().size(); ++i) {
+    const SymbolSource& source = symbols.sources()[i];
+    if (source.slot < 0) continue;
+    const IntRange& range = symbols.ranges()[i];
+    const TapeNode* const maker = t.tape.maker(source.slot);
+    if (source.dim != SymbolSource::kInt || range.lo != 0 || range.hi != 1 || maker == nullptr) return true;
+    const int operand = slot_of(PyTuple_GET_ITEM(maker->args.get(), 0));
+    const Ref device = operand < 0 ? Ref() : t.tape.slots()[static_cast<size_t>(operand)].device;
+    if (!device || text_of(attr(device.get(), "type").get()) != "cpu") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 PyObject* FunctionTracing::attach_backward(PyObject* callable, PyObject* const* args) {
   FunctionCall call;
   call.cls = args[0];
@@ -338,7 +358,7 @@ PyObject* FunctionTracing::attach_backward(PyObject* callable, PyObject* const* 
   auto made = std::make_shared<CustomBackward>();
   std::string problem;
   // Such a graph is cut, and a function with a backward of the user's is in one piece.
-  if (trace_->symbols.has_made()) {
+  if (decided_between_parts(*trace_)) {
     return graph_break("an autograd.Function behind a size that data decide") ? not_handled() : nullptr;
   }
   {
