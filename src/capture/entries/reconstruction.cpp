@@ -203,6 +203,14 @@ int ReconstructionBuilder::add_born(PyObject* o) {
         {f->func_globals, none(f->func_defaults), none(f->func_kwdefaults), none(f->func_closure), f->func_name,
          f->func_qualname, none(f->func_doc), none(f->func_module), filled(f->func_dict), annotations});
   }
+  if (Py_IS_TYPE(o, &_PyWeakref_RefType) && reinterpret_cast<PyWeakReference*>(o)->wr_callback == nullptr) {
+    PyObject* const object = weak_object(o);
+    const int part = object != Py_None ? add(object) : fail("a weak reference whose object has ended");
+    if (part < 0) return -1;
+    const int args =
+        emit({Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(&PyTuple_Type)), {part}, {}, 0, {}});
+    return emit({Kind::kReduce, -1, its_type, {args}, {}, 0, {}});
+  }
   // Its methods have cells of this call.
   PyObject* type = PyType_Check(o) ? o : its_type.get();
   if (world_.origin(type) == Origin::kBorn) return fail("a class made in the call");
