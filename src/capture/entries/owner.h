@@ -60,6 +60,8 @@ struct TraceOwner {
   bool inference_apart = false;
   /// Code whose generators were alive where a graph broke: it makes them outside of graphs. To be compared alone.
   std::set<PyObject*> generators_apart;
+  /// Code whose graphs broke while it had put ints that vary into older dicts as keys: they go by value. To be compared alone.
+  std::set<PyObject*> keys_by_value;
   RefusedCalls refused;
   std::shared_ptr<native::NativeLoops> loops;  // that run as native code; null: none was met
   /// Compiled functions with fullgraph that the function calls, and that break the graph: they say so themselves.

@@ -4,6 +4,7 @@
 #include "capture/entries/owner.h"
 #include "capture/host/natures.h"
 #include "capture/trace/function_tracing.h"
+#include "capture/trace/number_tracing.h"
 #include "capture/trace/trace_context.h"
 #include "capture/trace/trace_ends.h"
 
@@ -48,6 +49,14 @@ bool TraceContext::makes_apart(const Frame& f) const {
     return false;
   return (f.code()->co_flags & CO_GENERATOR) != 0 && !frames.empty() && frames.back() == root &&
          owner.generators_apart.contains(reinterpret_cast<PyObject*>(root->code()));
+}
+
+bool TraceEnds::leave_keys() {
+  PyObject* const code = reinterpret_cast<PyObject*>(context_.root->code());
+  // What comes behind the break would find other keys in each call, and each point there be compiled anew.
+  if (owner_.keys_by_value.contains(code) || !numbers().holds_free_keys() || !retry()) return false;
+  owner_.keys_by_value.insert(code);
+  return true;
 }
 
 bool TraceEnds::leave_generators() {

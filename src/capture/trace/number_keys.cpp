@@ -38,6 +38,7 @@ bool all_keys(PyObject* dict, Fn&& fn) {
 bool NumberTracing::is_free_key(PyObject* dict, PyObject* key) const {
   if (!is_table(dict) || PyDict_GET_SIZE(dict) > kMostKeys || trace_->symbols.empty()) return false;
   if (!is_symbolic_int(key) && !PyLong_CheckExact(key)) return false;
+  if (owner_.keys_by_value.contains(reinterpret_cast<PyObject*>(context_.root->code()))) return false;
   const Expr e = symbolic_expr(key);
   if (e.valid() && trace_->symbols.is_made(e)) return false;
   const Ref now = int_now(key);
@@ -87,6 +88,15 @@ PyObject* NumberTracing::free_item(PyObject* dict, PyObject* key) {
   return Py_XNewRef(value);
 }
 
+bool NumberTracing::holds_free_keys() const {
+  const TraceSymbols::KeyLookup lookup(trace_->symbols);
+  const bool any = std::any_of(own_.free_keys.begin(), own_.free_keys.end(), [](const auto& each) {
+    return PyDict_Contains(each.first.get(), each.second.get()) == 1;
+  });
+  forget_error();
+  return any;
+}
+
 bool NumberTracing::has_free_keys(PyObject* object, int depth) const {
   if (own_.free_keys.empty() || object == nullptr || depth < 0) return false;
   if (PyObject* const mapping = viewed_mapping(object)) object = mapping;
@@ -95,14 +105,14 @@ bool NumberTracing::has_free_keys(PyObject* object, int depth) const {
       if (has_free_keys(PySequence_Fast_GET_ITEM(object, i), depth - 1)) return true;
     }
   }
-  return std::any_of(own_.free_keys.begin(), own_.free_keys.end(),
-                     [object](const auto& each) { return each.first.get() == object; });
+  return std::any_of(own_.free_keys.begin(), own_.free_keys.end(), [object](const auto& each) {
+    return each.first.get() == object && is_symbolic_int(each.second.get());
+  });
 }
 
 void NumberTracing::settle_free_keys(PyObject* object) {
   if (!has_free_keys(object)) return;
   for (const auto& [dict, key] : own_.free_keys) settle_in(key.get());
-  own_.free_keys.clear();
 }
 
 void NumberTracing::settle_free_keys(PyObject* callable, std::string_view name, std::span<PyObject* const> args) {

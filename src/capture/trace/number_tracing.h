@@ -43,6 +43,8 @@ class NumberTracing final : public TraceFeature {
   void note_free_key(PyObject* dict, PyObject* key);
   /// `dict[key]` for these; not_handled() for others.
   PyObject* free_item(PyObject* dict, PyObject* key);
+  /// Whether some are in their dicts still, also as plain ints.
+  bool holds_free_keys() const;
   /// Whether this is such a dict, a view of one, or holds one.
   bool has_free_keys(PyObject* object, int depth = 2) const;
   /// An operation may look for keys in it: those of such dicts become plain, guarded by value.

@@ -65,6 +65,8 @@ class TraceEnds final : public TraceFeature {
   bool leave_inference(bool returns);
   /// The same where the root frame holds a generator that the trace has made: no later call could make it as it stands.
   bool leave_generators();
+  /// The same where keys that vary are in older dicts: the trace is made again with their values.
+  bool leave_keys();
   /// The same where a result that keeps its gradient is among what is left to the program, without such calls.
   bool leave_retained(const std::vector<int>& slots);
   void begin_transaction();

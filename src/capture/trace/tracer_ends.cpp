@@ -96,7 +96,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
     return false;
   }
   if (!context_.whole.empty() && leave_apart()) return false;
-  if (modes().has_programs() && leave_modes(reason)) return false;
+  if (leave_keys() || (modes().has_programs() && leave_modes(reason))) return false;
   if (numpy().leave_body(reason) || leave_inference(false) || (!stay_eager && leave_generators())) return false;
   context_.state = State::kBroken;
   // What goes on for real meets no mode of ours: other compilers would. Where this runs inside of the mode's handler, torch
