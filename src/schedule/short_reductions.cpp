@@ -1,5 +1,6 @@
-// Reductions of a few elements on a GPU: sums over the three coordinates of a point, or over two halves. As loops of their own they
-// would go through memory; written out they are expressions of their elements.
+// Reductions of a few elements: sums over the three coordinates of a point, or over two halves. On a GPU, as loops of their own they would
+// go through memory; written out they are expressions of their elements. On a CPU that is so for elements that are parts joined along
+// the reduced dim, of which a loop would compute all and choose one.
 #include <algorithm>
 
 #include "schedule/emit.h"
@@ -9,7 +10,8 @@ namespace tatara::sched {
 
 namespace {
 
-constexpr int64_t kShort = 8;  // elements
+constexpr int64_t kShort = 8;    // elements
+constexpr int kMostLooked = 24;  // nodes behind the operand
 
 /// Elements that are reduced to one; 0 where that is not known.
 int64_t reduced_elements(const LoweredNode& node) {
@@ -62,12 +64,33 @@ std::vector<ScalarId> total(const LoweredNode& node, LoopBuilder& b, std::span<c
   return def.finish ? def.finish(b, acc, out) : acc;
 }
 
+/// Whether a list of tensors is joined among what computes the value.
+bool has_joined_parts(const Graph& g, ValueId v, int& looked) {
+  const Node* node = g.producer(v);
+  if (node == nullptr || ++looked > kMostLooked) return false;
+  if (node->op->kind != OpKind::kPointwise && node->op->kind != OpKind::kView) return false;
+  const bool list = !node->args.empty() && std::holds_alternative<TensorList>(node->args[0]);
+  if (list && node->op->kind == OpKind::kPointwise) return true;
+  bool found = false;
+  for_each_operand(*node, [&](ValueId operand) { found = found || has_joined_parts(g, operand, looked); });
+  return found;
+}
+
+/// On a CPU: along the last dim, of several rows.
+bool chooses_on_cpu(State& s, const LoweredNode& node) {
+  if (s.options.gpu || is_custom(node.reduction_def())) return false;
+  const ReductionDef& def = node.reduction_def();
+  const auto last = static_cast<int64_t>(node.operand(0).sizes.size()) - 1;
+  int looked = 0;
+  return last > 0 && def.dims == std::vector<int64_t>{last} && has_joined_parts(s.graph, node.operands[0], looked);
+}
+
 }  // namespace
 
 void write_out_short(State& s, LoweredNode& node) {
-  if (!s.options.gpu || node.kind != LoweredNode::Kind::kReduction || s.options.passes.skips("short_reductions"))
-    return;
-  if (node.operand(0).device.kind != DeviceKind::kCuda) return;
+  if (node.kind != LoweredNode::Kind::kReduction || s.options.passes.skips("short_reductions")) return;
+  const bool on_gpu = s.options.gpu && node.operand(0).device.kind == DeviceKind::kCuda;
+  if (!on_gpu && !chooses_on_cpu(s, node)) return;
   const int64_t count = reduced_elements(node);
   if (count <= 0 || count > kShort) return;
   if (is_custom(node.reduction_def()) && !node.reduction_def().merge) return;

@@ -36,7 +36,7 @@ const std::vector<PassInfo>& all_passes() {
         {"write_parts", Phase::kLowering, "writes to a part of an input store that part alone"},
         {"online_softmax", Phase::kLowering, "maximum and sum of exponentials in one reduction, on GPUs"},
         {"dce", Phase::kLowering, "values that nothing uses removed"},
-        {"short_reductions", Phase::kSchedule, "reductions of a few elements as expressions, on GPUs"},
+        {"short_reductions", Phase::kSchedule, "reductions of a few elements as expressions"},
         {"fusion", Phase::kSchedule, "several operators in one kernel"},
         {"delays", Phase::kSchedule, "steps moved to where their results are needed, for memory"},
         {"grouped_launches", Phase::kSchedule, "equal launches as one, on GPUs"},

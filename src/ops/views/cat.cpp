@@ -13,6 +13,8 @@ using Values = std::vector<ValueId>;
 
 /// With more operands than this the selection per element costs more than the host's copies.
 constexpr size_t kMaxInlineOperands = 8;
+constexpr size_t kMaxShortStack = 16;
+constexpr int64_t kLeastShortStack = 16;  // elements of each
 
 /// Eager skips operands of shape [0] whatever the others' rank.
 bool is_legacy_empty(const TensorType& t) { return t.dim() == 1 && t.sizes[0].is_const(0); }
@@ -52,9 +54,21 @@ std::vector<TensorType> cat_meta(MetaContext& m) {
   return {type};
 }
 
+/// Elements along the last dim, which a kernel on a CPU computes side by side (schedule/narrow_dims.cpp).
+bool is_short_stack(GraphBuilder& b, const Values& tensors, const Args& args) {
+  const TensorType& first = b.type(tensors[0]);
+  if (tensors.size() > kMaxShortStack || first.device.kind == DeviceKind::kCuda || first.dim() < 2) return false;
+  if (wrap_dim(args.integer(1), first.dim()) != first.dim() - 1) return false;
+  const bool single = std::all_of(tensors.begin(), tensors.end(), [&b](ValueId v) {
+    return !b.type(v).sizes.empty() && b.type(v).sizes.back().is_const(1);
+  });
+  return single && b.ctx().evaluate_hint(first.numel(b.ctx())).value_or(0) >= kLeastShortStack;
+}
+
 Values decompose_cat(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  if (args.tensors(0).size() <= kMaxInlineOperands) return {};
+  const Values tensors = args.tensors(0);
+  if (tensors.size() <= kMaxInlineOperands || is_short_stack(b, tensors, args)) return {};
   return {b.op("cat_host", {arguments[0], arguments[1]})};
 }
 
