@@ -70,7 +70,8 @@ void share_rows(State& s, const Group& group, const std::vector<Access>& accesse
 bool share_weight(State& s, const Group& group, NestPlan& plan);
 /// The nest where elements along a short last dim are chosen from several parts, on a CPU: all of them are computed side by side.
 std::optional<NestPlan> parts_side_by_side(State& s, const Group& group, const std::vector<Access>& accesses,
-                                           const std::vector<Expr>& index_uses, double operations);
+                                           const std::vector<Expr>& index_uses, const NestPlan& chosen,
+                                           double operations);
 /// The dim along which products on a CPU want the vector loop; invalid: there are none.
 Expr product_lanes(State& s, const Group& group);
 /// Products on a CPU: several rows side by side in registers, and chunks of columns that stay in the cache. False: the group has none.

@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kMostElements = 16;  // of the short dims
 constexpr int64_t kLeastLanes = 8;     // of the other one
 constexpr double kMostOperations = 1500;
+constexpr double kAcrossLanes = 16;  // an access whose lanes lie apart, in operations of a vector
+constexpr double kPays = 0.85;       // of what choosing costs
 
 /// The longest of the first dims.
 Expr longest_of(State& s, const Space& space, size_t dims) {
@@ -29,10 +31,38 @@ Expr longest_of(State& s, const Space& space, size_t dims) {
   return best;
 }
 
+/// Operations of a vector for as many rows as it has lanes: where lanes lie along the short dims, and each computes all to choose one.
+double cost_of_choosing(State& s, const NestPlan& chosen, const std::vector<Access>& accesses, double operations,
+                        int64_t lanes, int64_t count) {
+  double vectors = static_cast<double>(count);
+  const bool short_lanes = !chosen.outer.empty() && chosen.outer.back().kind == LoopKind::kVector &&
+                           s.hint(chosen.outer.back().extent, 64) < lanes;
+  if (short_lanes) vectors *= static_cast<double>(lanes) / static_cast<double>(s.hint(chosen.outer.back().extent, 64));
+  return vectors * (operations + static_cast<double>(accesses.size()));
+}
+
+/// The same where they are computed side by side: what lies along the short dims is accessed once for each of their elements.
+double cost_side_by_side(State& s, Expr lane, const std::vector<Access>& accesses, std::span<const Expr> narrow,
+                         double operations, int64_t count) {
+  double cost = operations;
+  std::vector<std::pair<BufferId, Expr>> seen;
+  for (const Access& a : accesses) {
+    const std::pair<BufferId, Expr> place{a.buffer, a.address};
+    if (!a.store && std::find(seen.begin(), seen.end(), place) != seen.end()) continue;
+    seen.push_back(place);
+    const bool along = std::any_of(narrow.begin(), narrow.end(), [&](Expr dim) { return a.address.contains(dim); });
+    const Expr step = a.address.contains(lane) ? a.address.coefficient_of(lane) : s.ctx.constant(0);
+    const bool together = step.valid() && (step.is_const(0) || step.is_const(1));
+    cost += (together ? 1 : kAcrossLanes) * (along ? static_cast<double>(count) : 1);
+  }
+  return cost;
+}
+
 }  // namespace
 
 std::optional<NestPlan> parts_side_by_side(State& s, const Group& group, const std::vector<Access>& accesses,
-                                           const std::vector<Expr>& index_uses, double operations) {
+                                           const std::vector<Expr>& index_uses, const NestPlan& chosen,
+                                           double operations) {
   const Space& space = *group.space;
   if (s.options.gpu || space.has_reduction || operations > kMostOperations) return {};
   size_t first = space.dims.size();  // of the short dims
@@ -47,12 +77,17 @@ std::optional<NestPlan> parts_side_by_side(State& s, const Group& group, const s
     return std::any_of(narrow.begin(), narrow.end(), [&](Expr dim) { return use.contains(dim); });
   });
   if (first == 0 || !masked || !chooses) return {};
+  int64_t bytes = 4;
+  for (const Access& a : accesses) bytes = std::max<int64_t>(bytes, std::min(dtype_size(a.dtype), 8));
+  const int64_t lanes = std::max<int64_t>(s.options.vector_bytes / bytes, 1);
+  const double apart = cost_side_by_side(s, space.symbols[first - 1], accesses, narrow, operations, count);
+  if (apart > kPays * cost_of_choosing(s, chosen, accesses, operations, lanes, count)) return {};
   NestPlan plan;
-  const auto has_lanes = [&](Expr lanes) {
-    if (!lanes.valid()) return false;
-    plan = plan_nest(s, space, accesses, index_uses, true, lanes);
+  const auto has_lanes = [&](Expr dim) {
+    if (!dim.valid()) return false;
+    plan = plan_nest(s, space, accesses, index_uses, true, dim);
     if (plan.tile || plan.outer.empty() || plan.outer.back().kind != LoopKind::kVector) return false;
-    const auto along = plan.substitution.find(lanes);
+    const auto along = plan.substitution.find(dim);
     return along != plan.substitution.end() && along->second.contains(plan.outer.back().var) &&
            s.hint(plan.outer.back().extent, 64) >= kLeastLanes;
   };
