@@ -45,7 +45,9 @@ constexpr double kOwnTile = 8;
 constexpr double kOwnHalves = 1.9;  // with conversions
 constexpr double kLatency = 4;      // of a multiplication and addition
 constexpr double kOwnSum = 8;       // to add up the lanes of a vector
-constexpr double kCopied = 0.45;    // an element of a matrix in another order
+constexpr double kCopied = 0.6;     // an element of a matrix in another order
+constexpr double kCopiedFar = 4;    // where it comes from behind the second cache
+constexpr double kNear = 1 << 18;   // bytes that do not
 constexpr double kRowsBeside = 8, kLeastRowsBeside = 5;
 constexpr double kVectorsBeside = 2, kVectorsOfFewRows = 4;
 constexpr double kFewRows = 4;
@@ -113,7 +115,11 @@ class ProductCycles {
   }
 
   double halves() const { return is_low_precision(dtype_) ? kOwnHalves : 1; }
-  double copy(bool copied) const { return copied ? kOwnLaunch + batch_ * inner_ * columns_ * kCopied : 0; }
+  double copy(bool copied) const {
+    if (!copied) return 0;
+    const double elements = batch_ * inner_ * columns_;
+    return kOwnLaunch + elements * (elements * dtype_size(dtype_) > kNear ? kCopiedFar : kCopied);
+  }
 
   DType dtype_;
   bool batched_;
