@@ -354,7 +354,7 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
     schedule_options.passes.float32_products = exact_float32_products();
   }
   schedule_options.passes.thin_weights = ours_multiply();
-  schedule_options.passes.vector_bytes = target.cpu.vector_bytes();
+  schedule_options.passes.vector_bytes = schedule_options.gpu ? 0 : target.cpu.vector_bytes();
   if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
   // Texts of all stages are wanted: they are made anew.
   const bool all_texts = options.explain || !options.dump.empty() || options.passes.verify;

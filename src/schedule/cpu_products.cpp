@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kMostBesideEachOther = 8;  // rows
 constexpr int64_t kLeastBesideEachOther = 5;
-constexpr int64_t kWideSums = 16,
-                  kNarrowSums = 12;        // in registers, of processors with vectors of 64 bytes and of others
+constexpr int64_t kWideSums = 16;          // in registers, of processors with vectors of 64 bytes, and
+constexpr int64_t kNarrowSums = 12;        // of others
 constexpr int64_t kChunkVectors = 4;       // of columns
 constexpr int64_t kWholeMatrix = 1 << 18;  // bytes, that stay in the second cache
 constexpr int64_t kPiecesPerThread = 2;

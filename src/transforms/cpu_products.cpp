@@ -17,17 +17,14 @@ namespace {
 
 constexpr int64_t kMostBytes = 1 << 22;      // of the right matrix as float32 or float64
 constexpr int64_t kMostOfFloat16 = 1 << 26;  // which the host multiplies by single elements
-constexpr int64_t kMostInnerOfComplex = 4;   // but for products of few
-constexpr int64_t kMostOfComplex = 4096;     // multiplications: parts of numbers lie beside each other
-constexpr int64_t kMostInner = 4096;         // products in a sum, that one thread adds up
-constexpr double kAlwaysHere =
-    1 << 15;  // multiplications, below which the host's beginning is most of its time everywhere
-constexpr int64_t kPlaceBytes =
-    2048;  // rows of this distance, or multiples of it, lie in the same few places of the cache;
-constexpr int64_t kLeastRowsOfSet = 256;  // so many of them
-constexpr int64_t kFurther = 64;          // are copied further apart by so many bytes
-constexpr int64_t kSeen = 64;             // for sizes of which nothing is known
-constexpr double kNaive = 400;            // below so many the host multiplies matrices of a batch without its library
+// Of complex numbers, whose parts lie beside each other: so many products in a sum, or multiplications in all.
+constexpr int64_t kMostInnerOfComplex = 4, kMostOfComplex = 4096;
+constexpr int64_t kMostInner = 4096;  // products in a sum, that one thread adds up
+// Rows at multiples of so many bytes lie in few places of the cache: that many rows are copied further apart.
+constexpr int64_t kPlaceBytes = 2048, kLeastRowsOfPlace = 256, kFurther = 64;
+constexpr int64_t kSeen = 64;            // for sizes of which nothing is known
+constexpr double kNaive = 400;           // multiplications, below which the host does without its library in a batch
+constexpr double kAlwaysHere = 1 << 15;  // below which its beginning is most of its time on every machine
 
 // Cycles, measured on a Zen 4 (docs/decisions/076-products-as-loops.md).
 constexpr double kHostCall = 3200;
@@ -128,7 +125,7 @@ class ProductCycles {
 
 /// Whether the rows of a matrix as long as its columns would all lie in few places of the cache.
 bool meet_in_cache(Expr inner, Expr columns, DType dtype) {
-  return inner.is_const() && columns.is_const() && inner.const_value() >= kLeastRowsOfSet &&
+  return inner.is_const() && columns.is_const() && inner.const_value() >= kLeastRowsOfPlace &&
          columns.const_value() * dtype_size(dtype) % kPlaceBytes == 0;
 }
 
