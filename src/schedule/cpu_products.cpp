@@ -3,6 +3,7 @@
 // nothing is packed, since what is multiplied stays in the cache.)
 #include <algorithm>
 
+#include "loops/cpu_tile.h"
 #include "schedule/emit.h"
 
 namespace tatara::sched {
@@ -11,8 +12,6 @@ using loops::LoopKind;
 
 namespace {
 
-constexpr int64_t kMostBesideEachOther = 8;  // rows
-constexpr int64_t kLeastBesideEachOther = 5;
 constexpr int64_t kWideSums = 16;          // in registers, of processors with vectors of 64 bytes, and
 constexpr int64_t kNarrowSums = 12;        // of others
 constexpr int64_t kChunkVectors = 4;       // of columns
@@ -49,17 +48,6 @@ Expr common_dim(State& s, const Group& group, std::optional<size_t> ReductionDef
     common = own;
   }
   return common;
-}
-
-/// So many rows that few are computed for nothing.
-int64_t rows_beside(int64_t count, int64_t most) {
-  if (count <= most) return std::max<int64_t>(count, 1);
-  const auto all = [count](int64_t rows) { return (count + rows - 1) / rows * rows; };
-  int64_t best = most;
-  for (int64_t rows = most - 1; rows >= std::min(kLeastBesideEachOther, most); --rows) {
-    if (all(rows) < all(best)) best = rows;
-  }
-  return best;
 }
 
 /// Whether what the group reads is also what it writes: a row computed again would be another one.
@@ -123,7 +111,7 @@ bool tile_products(State& s, const Group& group, const std::vector<Access>& acce
     const Expr extent = own->extent;
     const int64_t count = s.hint(extent, 64);
     const int64_t sums = s.options.vector_bytes >= 64 ? kWideSums : kNarrowSums;
-    rows = rows_beside(count, std::clamp<int64_t>(sums / products, 1, kMostBesideEachOther));
+    rows = loops::rows_beside(count, std::clamp<int64_t>(sums / products, 1, loops::kMostRowsBeside));
     const bool full = extent.is_const() && count % rows == 0;
     if (!full && writes_what_it_reads(accesses)) rows = 1;
     if (rows > 1 || extent.is_const(1)) {

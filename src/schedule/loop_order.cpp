@@ -43,11 +43,6 @@ int64_t gpu_tile_bytes(int64_t rows, int64_t lanes, DType dtype) {
   return rows * gpu_tile_pitch(lanes, dtype) * dtype_size(dtype);
 }
 
-/// Coefficient of `symbol` in the address: 0 when absent, invalid when the address is not affine in it.
-Expr stride_of(ExprContext& ctx, Expr address, Expr symbol) {
-  return address.contains(symbol) ? address.coefficient_of(symbol) : ctx.constant(0);
-}
-
 /// Whether the symbol stands in quotients alone: an element is read for so many neighbours (the scale of a group).
 bool read_in_groups(Expr address, Expr symbol) {
   if (!address.contains(symbol)) return true;

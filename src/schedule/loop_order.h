@@ -59,6 +59,11 @@ struct NestPlan {
 /// words keep the elements of a column in different ones.
 inline int64_t gpu_tile_pitch(int64_t lanes, DType dtype) { return lanes + std::max(1, 4 / dtype_size(dtype)); }
 
+/// Coefficient of `symbol` in the address: 0 when absent, invalid when the address is not affine in it.
+inline Expr stride_of(ExprContext& ctx, Expr address, Expr symbol) {
+  return address.contains(symbol) ? address.coefficient_of(symbol) : ctx.constant(0);
+}
+
 /// Each dim a serial loop: for finding out what is accessed.
 NestPlan plain_nest(const Space& space);
 /// `lanes`: the dim of the vector loop; invalid: chosen by how memory is accessed.

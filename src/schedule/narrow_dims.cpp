@@ -51,7 +51,7 @@ double cost_side_by_side(State& s, Expr lane, const std::vector<Access>& accesse
     if (!a.store && std::find(seen.begin(), seen.end(), place) != seen.end()) continue;
     seen.push_back(place);
     const bool along = std::any_of(narrow.begin(), narrow.end(), [&](Expr dim) { return a.address.contains(dim); });
-    const Expr step = a.address.contains(lane) ? a.address.coefficient_of(lane) : s.ctx.constant(0);
+    const Expr step = stride_of(s.ctx, a.address, lane);
     const bool together = step.valid() && (step.is_const(0) || step.is_const(1));
     cost += (together ? 1 : kAcrossLanes) * (along ? static_cast<double>(count) : 1);
   }

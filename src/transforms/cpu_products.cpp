@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "loops/cpu_tile.h"
 #include "ops/core/builder.h"
 #include "ops/core/family_util.h"
 #include "ops/core/op_def.h"
@@ -45,7 +46,6 @@ constexpr double kOwnSum = 8;       // to add up the lanes of a vector
 constexpr double kCopied = 0.6;     // an element of a matrix in another order
 constexpr double kCopiedFar = 4;    // where it comes from behind the second cache
 constexpr double kNear = 1 << 18;   // bytes that do not
-constexpr double kRowsBeside = 8, kLeastRowsBeside = 5;
 constexpr double kVectorsBeside = 2, kVectorsOfFewRows = 4;
 constexpr double kFewRows = 4;
 
@@ -90,7 +90,8 @@ class ProductCycles {
   }
 
   double along_columns(bool copied) const {
-    const double rows = rows_beside(), vectors = std::ceil(columns_ / lanes_);
+    const auto rows = static_cast<double>(loops::rows_beside(static_cast<int64_t>(rows_)));
+    const double vectors = std::ceil(columns_ / lanes_);
     const double chains = rows * std::min(vectors, rows > kFewRows ? kVectorsBeside : kVectorsOfFewRows);
     const double tile = inner_ * rows * vectors * std::max(1.0, kLatency / chains) + kOwnTile * vectors;
     return kOwnLaunch + halves() * batch_ * std::ceil(rows_ / rows) * tile + copy(copied);
@@ -102,15 +103,6 @@ class ProductCycles {
   }
 
  private:
-  /// The scheduler takes so many that few are computed for nothing.
-  double rows_beside() const {
-    double best = std::min(rows_, kRowsBeside);
-    for (double rows = best - 1; rows >= kLeastRowsBeside; --rows) {
-      if (std::ceil(rows_ / rows) * rows < std::ceil(rows_ / best) * best) best = rows;
-    }
-    return best;
-  }
-
   double halves() const { return is_low_precision(dtype_) ? kOwnHalves : 1; }
   double copy(bool copied) const {
     if (!copied) return 0;

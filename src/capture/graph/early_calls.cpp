@@ -30,7 +30,7 @@ class EarlyCalls {
       }
       if (!nodes[n].mutates && !nodes[n].statistics) continue;
       for (PyObject* argument : written_arguments(nodes[n])) {
-        for_each_slot(argument, [&](int slot) { written_.insert(owner_of(slot)); });
+        for_each_slot(argument, [&](int slot) { written_.insert(memory_owner(tape_, slot)); });
       }
     }
   }
@@ -51,11 +51,6 @@ class EarlyCalls {
   }
 
  private:
-  int owner_of(int slot) const {
-    const int base = view_origin(tape_, slot).base;
-    return base < 0 ? slot : base;
-  }
-
   /// The call and what leads to it, as far as that is not chosen yet.
   bool add(size_t n, std::vector<size_t>& calls) const {
     if (early_[n] || std::find(calls.begin(), calls.end(), n) != calls.end()) return true;
@@ -66,8 +61,9 @@ class EarlyCalls {
     const auto lead = [&](int slot) {
       const int maker = makers_[static_cast<size_t>(slot)];
       const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
-      fine = fine && !info.requires_grad && !written_.contains(owner_of(slot)) && tape_.reshaped(slot) == nullptr &&
-             (info.input || maker >= 0) && (info.input || add(static_cast<size_t>(maker), calls));
+      fine = fine && !info.requires_grad && !written_.contains(memory_owner(tape_, slot)) &&
+             tape_.reshaped(slot) == nullptr && (info.input || maker >= 0) &&
+             (info.input || add(static_cast<size_t>(maker), calls));
     };
     for_each_slot(node.args.get(), lead);
     for_each_slot(node.kwargs.get(), lead);

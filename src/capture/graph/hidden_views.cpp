@@ -30,7 +30,7 @@ bool takes_number(const Tape& tape, const TapeNode& node) {
 class HiddenView {
  public:
   HiddenView(const Tape& tape, size_t node)
-      : tape_(tape), node_(node), slot_(tape.nodes()[node].outputs[0]), root_(root(slot_)) {}
+      : tape_(tape), node_(node), slot_(tape.nodes()[node].outputs[0]), root_(memory_owner(tape_, slot_)) {}
 
   bool is_seen() const {
     if (leaves()) return true;
@@ -49,10 +49,6 @@ class HiddenView {
   }
 
  private:
-  int root(int slot) const {
-    const int base = view_origin(tape_, slot).base;
-    return base >= 0 ? base : slot;
-  }
   bool is_part(int slot) const { return slot == slot_ || view_origin(tape_, slot).is_view_of(slot_); }
   bool is_output(int slot) const {
     const std::vector<int>& outputs = tape_.outputs();
@@ -66,13 +62,13 @@ class HiddenView {
     if (std::none_of(outputs.begin(), outputs.end(), part)) return false;
     return tape_.slots()[static_cast<size_t>(root_)].input ||
            std::any_of(outputs.begin(), outputs.end(),
-                       [&](int slot) { return slot >= 0 && !is_part(slot) && root(slot) == root_; });
+                       [&](int slot) { return slot >= 0 && !is_part(slot) && memory_owner(tape_, slot) == root_; });
   }
 
   bool writes(const TapeNode& node) const {
     bool found = false;
     for (PyObject* written : written_arguments(node)) {
-      for_each_slot(written, [&](int slot) { found = found || root(slot) == root_; });
+      for_each_slot(written, [&](int slot) { found = found || memory_owner(tape_, slot) == root_; });
     }
     return found;
   }

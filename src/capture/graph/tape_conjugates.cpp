@@ -9,11 +9,6 @@
 namespace tatara::capture {
 namespace {
 
-int memory_of(const Tape& tape, int slot) {
-  const int base = view_origin(tape, slot).base;
-  return base < 0 ? slot : base;
-}
-
 /// Whether the program may see the view, or what it is a view of may change while it is there.
 bool is_seen(const TapeConversion& c, const TapeNode& node, int operand) {
   const Tape& tape = *c.tape;
@@ -21,12 +16,12 @@ bool is_seen(const TapeConversion& c, const TapeNode& node, int operand) {
   const std::vector<int> results = computed_outputs(tape);
   const auto shows = [&](int slot) { return slot == view || view_origin(tape, slot).is_view_of(view); };
   if (std::any_of(results.begin(), results.end(), shows)) return true;
-  const int memory = memory_of(tape, operand), own = memory_of(tape, view);
+  const int memory = memory_owner(tape, operand), own = memory_owner(tape, view);
   for (const TapeNode& other : tape.nodes()) {
     bool reads = false, meets = false;
     const auto look = [&](int slot) {
       reads = reads || shows(slot);
-      const int met = memory_of(tape, slot);
+      const int met = memory_owner(tape, slot);
       meets = meets || met == memory || met == own;
     };
     for_each_slot(other.args.get(), look);
@@ -41,13 +36,11 @@ bool is_seen(const TapeConversion& c, const TapeNode& node, int operand) {
 }  // namespace
 
 std::optional<ValueId> conjugated_inside(TapeConversion& c, const TapeNode& node) {
-  if (node.outputs.size() != 1 || node.outputs[0] < 0 || node.name == "resolve_conj" || node.level != 0) {
-    return std::nullopt;
-  }
-  if (!any_operator(node, conjugates_lazily)) return std::nullopt;
+  if (node.outputs.size() != 1 || node.outputs[0] < 0 || PyTuple_GET_SIZE(node.args.get()) == 0) return std::nullopt;
   const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
   if (operand < 0 || c.ref(operand) < 0 || !is_complex(c.fz.type(c.ref(operand)).dtype)) return std::nullopt;
-  if (c.tape->has_transforms() || is_seen(c, node, operand)) return std::nullopt;
+  if (node.name == "resolve_conj" || !any_operator(node, conjugates_lazily)) return std::nullopt;
+  if (node.level != 0 || c.tape->has_transforms() || is_seen(c, node, operand)) return std::nullopt;
   GraphBuilder& b = c.builder;
   ValueId value = b.unary("conj_complex", c.fz.read(c.ref(operand)));
   const TensorType wanted = c.slot_type(node.outputs[0]);

@@ -323,8 +323,7 @@ void TapeConverter::convert(const TapeNode& node) {
   for (const auto& [slot, layout] : node.reshaped) {
     c_.reshaped[slot] = layout;
     if (regions_.inside()) throw Unsupported(node.name + " inside of a checkpoint");
-    const int base = view_origin(*c_.tape, slot).base;
-    if (!c_.slot(base < 0 ? slot : base).input) continue;
+    if (!c_.slot(memory_owner(*c_.tape, slot)).input) continue;
     // Gradients may keep it as it comes.
     if (view_.training) throw Unsupported(node.name + " of a tensor from before the graph, beside gradients");
     c_.made.late_nodes.push_back(static_cast<size_t>(&node - c_.tape->nodes().data()));

@@ -392,7 +392,7 @@ class TapeSplitter {
     const std::set<int> written = written_in(0, first);
     for (size_t i = 0; i < needs.size() && i < tape_.slots().size(); ++i) {
       const TapeSlot& slot = tape_.slots()[i];
-      const bool changed = !written.empty() && written.contains(owner_of(static_cast<int>(i)));
+      const bool changed = !written.empty() && written.contains(memory_owner(tape_, static_cast<int>(i)));
       if (slot.input && !changed) needs[i] = slot.requires_grad;
     }
     for (const TapeNode& node : std::span(tape_.nodes()).first(first))
@@ -408,7 +408,7 @@ class TapeSplitter {
       const TapeNode& node = tape_.nodes()[n];
       if (!node.mutates && !node.statistics) continue;
       for (PyObject* argument : written_arguments(node))
-        for_each_slot(argument, [&](int slot) { written.insert(owner_of(slot)); });
+        for_each_slot(argument, [&](int slot) { written.insert(memory_owner(tape_, slot)); });
     }
     return written;
   }
@@ -423,13 +423,13 @@ class TapeSplitter {
       const auto input = static_cast<int>(i);
       const std::vector<InputWrite>& own = graph.input_writes();
       const auto same = [input](const InputWrite& write) { return write.input_index == input; };
-      if (made.inputs[i] < 0 || !written.contains(owner_of(made.inputs[i]))) continue;
+      if (made.inputs[i] < 0 || !written.contains(memory_owner(tape_, made.inputs[i]))) continue;
       if (std::any_of(own.begin(), own.end(), same)) continue;
       graph.add_input_write(input, graph.inputs()[i], 0);
     }
     std::set<size_t> results;
     for (size_t i = 0; i < made.outputs.size(); ++i) {
-      if (made.outputs[i] < 0 || !written.contains(owner_of(made.outputs[i]))) continue;
+      if (made.outputs[i] < 0 || !written.contains(memory_owner(tape_, made.outputs[i]))) continue;
       size_t result = i;
       while (graph.outputs()[result].alias.kind == OutputAlias::Kind::kOutput) {
         result = static_cast<size_t>(graph.outputs()[result].alias.index);
@@ -448,25 +448,19 @@ class TapeSplitter {
   void refuse_shared_writes(const TapeGraph& made) const {
     std::map<int, int> views;  // how many tensors have a part of the memory
     for (const int slot : made.inputs)
-      if (slot >= 0) ++views[owner_of(slot)];
+      if (slot >= 0) ++views[memory_owner(tape_, slot)];
     const auto shares = [this](int slot) {
-      const TapeNode* const maker = slot < 0 ? nullptr : tape_.maker(owner_of(slot));
+      const TapeNode* const maker = slot < 0 ? nullptr : tape_.maker(memory_owner(tape_, slot));
       return maker != nullptr && crosses_to_tensors(*maker);
     };
     const bool shared = std::any_of(made.inputs.begin(), made.inputs.end(), shares);
     for (const InputWrite& write : made.graph.input_writes()) {
       const int slot = made.inputs[static_cast<size_t>(write.input_index)];
-      if (shared) views[owner_of(slot)] = 2;
-      if (slot < 0 || views[owner_of(slot)] < 2) continue;
+      if (shared) views[memory_owner(tape_, slot)] = 2;
+      if (slot < 0 || views[memory_owner(tape_, slot)] < 2) continue;
       const auto refuse = [] { throw Unsupported("it writes to a tensor beside views of it"); };
       if (const Node* writer = made.graph.producer(write.value)) at_node(*writer, refuse);
     }
-  }
-
-  /// The tensor whose memory a view is a part of.
-  int owner_of(int slot) const {
-    const int base = view_origin(tape_, slot).base;
-    return base < 0 ? slot : base;
   }
 
   void compile(size_t first, size_t last) {

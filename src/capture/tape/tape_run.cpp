@@ -339,16 +339,12 @@ class Unwanted {
 bool Tape::takes_place(size_t n, size_t slot, PyObject* copy, const TorchApi& api) const {
   PyObject* const operand = slots_[slot].object.get();
   if (slots_[slot].input || operand == nullptr || !api.is_tensor(copy)) return false;
-  const auto owner = [this](int s) {
-    const int base = view_origin(*this, s).base;
-    return base < 0 ? s : base;
-  };
-  const int memory = owner(static_cast<int>(slot));
+  const int memory = memory_owner(*this, static_cast<int>(slot));
   bool writes = false;
   for (size_t later = n + 1; later < nodes_.size() && !writes; ++later) {
     if (!nodes_[later].mutates && !nodes_[later].statistics) continue;
     for (PyObject* argument : written_arguments(nodes_[later])) {
-      for_each_slot(argument, [&](int s) { writes = writes || owner(s) == memory; });
+      for_each_slot(argument, [&](int s) { writes = writes || memory_owner(*this, s) == memory; });
     }
   }
   if (!writes && swap(api, operand, copy)) return true;

@@ -27,6 +27,11 @@ ViewOrigin view_origin(const Tape& tape, int slot) {
   return origin;
 }
 
+int memory_owner(const Tape& tape, int slot) {
+  const int base = view_origin(tape, slot).base;
+  return base < 0 ? slot : base;
+}
+
 Ref apart_as(const ViewOrigin& origin, PyObject* tensor) {
   if (origin.uncounted) return attr(tensor, "data");
   return Ref::steal(PyObject_CallMethod(tensor, "detach", nullptr));
@@ -46,13 +51,9 @@ bool changes_saved(const Tape& tape, const TapeNode& node, bool later) {
   const TapeNode* const end = tape.nodes().data() + tape.nodes().size();
   for (const TapeNode* at = &node; at != end && !later; ++at) later = gradient_pass(*at) != nullptr;
   if (!later) return false;
-  const auto base_of = [&](int slot) {
-    const int base = view_origin(tape, slot).base;
-    return base >= 0 ? base : slot;
-  };
   std::vector<int> written;
   for (PyObject* argument : written_arguments(node)) {
-    for_each_slot(argument, [&](int slot) { written.push_back(base_of(slot)); });
+    for_each_slot(argument, [&](int slot) { written.push_back(memory_owner(tape, slot)); });
   }
   std::vector<bool> history;  // per slot: whether gradients flow through it
   for (const TapeSlot& slot : tape.slots()) history.push_back(slot.input && slot.requires_grad);
@@ -60,7 +61,7 @@ bool changes_saved(const Tape& tape, const TapeNode& node, bool later) {
     bool flows = is_leaf_mark(*at), found = false;
     const auto look = [&](int slot) {
       flows = flows || history[static_cast<size_t>(slot)];
-      found = found || std::find(written.begin(), written.end(), base_of(slot)) != written.end();
+      found = found || std::find(written.begin(), written.end(), memory_owner(tape, slot)) != written.end();
     };
     for_each_slot(at->args.get(), look);
     if (at->kwargs) for_each_slot(at->kwargs.get(), look);

@@ -22,6 +22,8 @@ struct ViewOrigin {
   bool is_view_of(int slot) const { return std::find(bases.begin(), bases.end(), slot) != bases.end(); }
 };
 ViewOrigin view_origin(const Tape& tape, int slot);
+/// The tensor of whose memory the slot's is a part: where it is no view, itself.
+int memory_owner(const Tape& tape, int slot);
 /// The tensor as the program has it: no view of its base, by `.data` or detach().
 Ref apart_as(const ViewOrigin& origin, PyObject* tensor);
 /// Whether the node writes through `.data`.

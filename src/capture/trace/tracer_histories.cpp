@@ -34,8 +34,7 @@ bool keeps_for_hooks(const TorchApi& api) {
 /// The slot whose memory a node writes to.
 int written_root(const Tape& tape, const TapeNode& node) {
   const int target = PyTuple_GET_SIZE(node.args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) : -1;
-  const int base = target >= 0 ? view_origin(tape, target).base : -1;
-  return base >= 0 ? base : target;
+  return target >= 0 ? memory_owner(tape, target) : target;
 }
 
 /// Whether an operator has made the slot in memory of its own.

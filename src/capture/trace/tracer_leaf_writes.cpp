@@ -102,11 +102,7 @@ bool HistoryTracing::depends_on_base(const TorchFunction& fn, PyObject* args) co
 /// How often a tensor that the trace makes was written to in eager by now; -1: not known.
 long HistoryTracing::version_of(PyObject* tensor) const {
   const Tape& tape = trace_->tape;
-  const auto root = [&tape](int slot) {
-    const int base = view_origin(tape, slot).base;
-    return base >= 0 ? base : slot;
-  };
-  const int slot = tape.find(tensor), start = slot >= 0 ? root(slot) : -1;
+  const int slot = tape.find(tensor), start = slot >= 0 ? memory_owner(tape, slot) : -1;
   const TapeNode* made = tape.makes(start) ? tape.maker(start) : nullptr;
   if (made == nullptr || trace_->knows_inference() || !transforms().open_levels().empty()) return -1;
   const auto plain = [](const TapeNode& node) { return is_operator_call(node) && is_no_view(node); };
@@ -122,7 +118,7 @@ long HistoryTracing::version_of(PyObject* tensor) const {
     const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
     const bool known = plain(node) || node.name == "__setitem__" || !view_in_place(node).empty();
     if (target < 0 || out || !known) return -1;
-    if (root(target) == start) ++count;
+    if (memory_owner(tape, target) == start) ++count;
   }
   return count;
 }

@@ -32,7 +32,7 @@ std::set<int> ValueTracing::inputs_written(const std::vector<size_t>& calls) con
     if (!node.mutates && !node.statistics) continue;
     for (PyObject* argument : written_arguments(node)) {
       for_each_slot(argument, [&](int slot) {
-        const int base = view_origin(tape, slot).base, owner = base < 0 ? slot : base;
+        const int owner = memory_owner(tape, slot);
         const TapeSlot& info = tape.slots()[static_cast<size_t>(owner)];
         const bool weight = node.statistics && info.object && api_.is_tensor(info.object.get()) &&
                             api_.requires_grad(info.object.get());
