@@ -4,6 +4,10 @@ The programs are fetched by name at a pinned commit, or read from `--source FOLD
 Each runs in a process of its own with empty caches and a time limit. Results and arguments are compared with NumPy's: types
 and shapes are equal, values as close as sums in another order are. Prints a JSON line for each program, and a summary to
 stderr.
+
+With `--device` (`make bench-numpy-gpu`) a program is `tatara.wrap_numpy` of the author's function, given tensors there. It is
+timed compiled, as eager torch calls, and by NumPy on the CPU. Most programs write to their arguments: all get fresh ones
+before each call, which are no part of the time.
 """
 
 from __future__ import annotations
@@ -127,7 +131,75 @@ def medians_ms(calls: list[Callable[[], object]], prepare: Callable[[], object],
     return [1e3 * statistics.median(taken) for taken in times]
 
 
-def measure(source: pathlib.Path, facts: dict[str, Any], preset: str, scale: float) -> dict[str, Any]:
+def measure_on(device: str, program: Callable[..., Any], original: list[Any], expected: Any) -> dict[str, Any]:
+    """The row of one program as a function of tensors on a device."""
+    import numpy as np
+    import tatara
+    import torch
+    from tatara.report._report import report_of
+
+    on_device = [torch.from_numpy(each).to(device) if isinstance(each, np.ndarray) else each for each in original]
+    state: dict[str, Any] = {}
+
+    def wait() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    def prepare() -> None:
+        state["arrays"] = copy.deepcopy(original)
+        state["tensors"] = [each.clone() if isinstance(each, torch.Tensor) else each for each in on_device]
+        wait()
+
+    def on_tensors(function: Callable[..., Any]) -> None:
+        state["result"] = function(*state["tensors"])
+        wait()
+
+    def as_arrays(value: Any, like: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return type(value)(as_arrays(*pair) for pair in zip(value, like, strict=True))
+        if not isinstance(value, torch.Tensor):
+            return value
+        array = value.resolve_conj().cpu().numpy()
+        return array if isinstance(like, np.ndarray) else type(like)(array[()])
+
+    eager = tatara.wrap_numpy(program)
+    compiled = tatara.compile(eager)
+    row: dict[str, Any] = {}
+    for key, function in (("wrong", compiled), ("eager_wrong", eager)):
+        start = time.perf_counter()
+        row[key] = None
+        for turn in range(3):
+            prepare()
+            try:
+                on_tensors(function)
+            except tatara.Error as error:
+                row[key] = f"{type(error).__name__}: {error}"
+                break
+            if turn == 0 and function is compiled:
+                row["cold_s"] = time.perf_counter() - start
+            got = as_arrays((state["result"], tuple(state["tensors"])), (expected[0], expected[1]))
+            found = difference(got, expected, TOLERANCE)
+            if found:
+                row[key] = f"call {turn + 1}: {found}"
+                break
+    row["right"] = row["wrong"] is None
+    calls = {"numpy_ms": lambda: program(*state["arrays"])}
+    if row["right"]:
+        calls["compiled_ms"] = lambda: on_tensors(compiled)
+    if row["eager_wrong"] is None:
+        calls["eager_ms"] = lambda: on_tensors(eager)
+    row |= zip(calls, medians_ms(list(calls.values()), prepare, ROUND_SECONDS), strict=True)
+    if row["right"]:
+        row["ratio"] = row["numpy_ms"] / row["compiled_ms"]
+    if row["right"] and "eager_ms" in row:
+        row["to_eager"] = row["eager_ms"] / row["compiled_ms"]
+    report = report_of(compiled)
+    row |= {"graphs": len(report.graphs), "breaks": len(report.breaks), "kernels": len(report.kernels)}
+    row["reasons"] = sorted({each.reason for each in report.breaks})[:4]
+    return row
+
+
+def measure(source: pathlib.Path, facts: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """The row of one program, in this process."""
     import numpy as np
     import tatara
@@ -135,7 +207,7 @@ def measure(source: pathlib.Path, facts: dict[str, Any], preset: str, scale: flo
 
     np.seterr(all="ignore")
     program = getattr(load(source, facts, "_numpy"), facts["func_name"])
-    original = arguments_of(source, facts, preset, scale)
+    original = arguments_of(source, facts, options.preset, options.scale)
     state: dict[str, Any] = {}
 
     def prepare() -> None:
@@ -147,6 +219,8 @@ def measure(source: pathlib.Path, facts: dict[str, Any], preset: str, scale: flo
         return result, tuple(state["arguments"])
 
     expected = run(program)
+    if options.device:
+        return measure_on(options.device, program, original, expected)
     compiled = tatara.compile(program)
     start = time.perf_counter()
     wrong = None
@@ -182,6 +256,7 @@ def in_process(name: str, arguments: argparse.Namespace, source: pathlib.Path) -
     with tempfile.TemporaryDirectory() as caches:
         command = [sys.executable, __file__, "--child", name, "--source", str(source)]
         command += ["--preset", arguments.preset, "--scale", str(arguments.scale)]
+        command += ["--device", arguments.device] if arguments.device else []
         environment = {**os.environ, "TATARA_CACHE_DIR": caches}
         try:
             done = subprocess.run(
@@ -217,6 +292,7 @@ def main() -> int:
     parser.add_argument("--source", help="a checkout of the suite; without it, it is fetched")
     parser.add_argument("--preset", default="S", help="the suite's name of a set of sizes")
     parser.add_argument("--scale", type=float, default=1.0, help="the preset's integers times this")
+    parser.add_argument("--device", help="run the programs on tensors there, by `tatara.wrap_numpy`")
     parser.add_argument("--limit", type=float, default=120, help="seconds of one program")
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -225,7 +301,7 @@ def main() -> int:
         source = pathlib.Path(arguments.source) if arguments.source else fetch(folder)
         facts = facts_of(source)
         if arguments.child:
-            print(json.dumps(measure(source, facts[arguments.child], arguments.preset, arguments.scale)))
+            print(json.dumps(measure(source, facts[arguments.child], arguments)))
             return 0
         rows = []
         for row in rows_of(arguments.programs or list(facts), arguments, source):

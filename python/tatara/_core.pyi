@@ -91,6 +91,9 @@ def is_compiling() -> bool:
 def call_alone(callable: Any, *args: Any) -> Any:
     """Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it gives."""
 
+def call_apart(*args, **kwargs) -> Any:
+    """Calls a function as if no trace were open. A graph breaks there."""
+
 def set_explaining(level: int) -> int:
     """0 off, 1 keep texts, 2 also measure; returns the old level."""
 

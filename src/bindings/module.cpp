@@ -79,6 +79,14 @@ PyObject* call_alone(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   return tatara::capture::Tracer::call_alone(args[0], args + 1, static_cast<size_t>(nargs - 1));
 }
 
+PyObject* call_apart(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  if (nargs < 1) {
+    PyErr_SetString(PyExc_TypeError, "call_apart takes a callable, then its arguments");
+    return nullptr;
+  }
+  return tatara::capture::Tracer::call_apart(args[0], args + 1, static_cast<size_t>(nargs - 1));
+}
+
 /// Plain C functions, which the tracer knows by their names, not nanobind's callables.
 void add_plain_functions(nb::module_& m) {
   static PyMethodDef methods[] = {
@@ -86,7 +94,9 @@ void add_plain_functions(nb::module_& m) {
        "is_compiling()\n--\n\nWhether Tatara is tracing right now; False in eager."},
       {"call_alone", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_alone)), METH_FASTCALL,
        "Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it "
-       "gives."}};
+       "gives."},
+      {"call_apart", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_apart)), METH_FASTCALL,
+       "Calls a function as if no trace were open. A graph breaks there."}};
   const nb::object name = nb::str("tatara._core");
   for (PyMethodDef& method : methods) {
     m.attr(method.ml_name) = nb::steal(PyCFunction_NewEx(&method, nullptr, name.ptr()));

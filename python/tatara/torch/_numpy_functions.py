@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,12 @@ import torch
 
 import numpy as np
 from tatara import _core
+from tatara._api import compile as tatara_compile
 from tatara._errors import InvalidArgument, Unsupported
 from tatara.torch._numpy_arrays import to_tensors
 from tatara.torch._numpy_programs import Finder, Operand, Output, replaced
+
+_LONG = 400  # steps of a program: loops written out, which are native code where NumPy runs
 
 _NAMES = {
     torch.bool: "bool",
@@ -37,17 +41,25 @@ def _kind(tensor: torch.Tensor) -> tuple[tuple[int, ...], str]:
     return tuple(tensor.shape), name
 
 
-def _plain_call(function: Callable[..., Any], tensors: list[torch.Tensor], structure: Any) -> Any:
-    """By NumPy itself, in the tensors' memory."""
-    _core.disable(1)
-    try:
-        arrays = [tensor.numpy() for tensor in tensors]
-        places = {id(array): place for place, array in enumerate(arrays)}
-        args, kwargs = replaced(structure, lambda leaf: arrays[leaf.place] if isinstance(leaf, Operand) else leaf)
-        result = function(*args, **kwargs)
-        return replaced(result, lambda leaf: tensors[places[id(leaf)]] if id(leaf) in places else _as_tensor(leaf))
-    finally:
-        _core.disable(-1)
+def _by_numpy(compiled: Callable[..., Any], tensors: list[torch.Tensor], structure: Any) -> Any:
+    """By NumPy, with its loops as native code: in the tensors' memory, or in copies of those of another device."""
+    device = next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), torch.device("cpu"))
+    arrays = [tensor.detach().resolve_conj().resolve_neg().cpu().numpy() for tensor in tensors]
+    places = {id(array): place for place, array in enumerate(arrays)}
+    copies = [(tensor, array, array.copy()) for tensor, array in zip(tensors, arrays, strict=True) if not _is_here([tensor])]
+    args, kwargs = replaced(structure, lambda leaf: arrays[leaf.place] if isinstance(leaf, Operand) else leaf)
+    result = compiled(*args, **kwargs)
+    for tensor, array, before in copies:
+        if before.tobytes() != array.tobytes():
+            tensor.detach().copy_(torch.from_numpy(array))
+
+    def given(leaf: Any) -> Any:
+        if id(leaf) in places:
+            return tensors[places[id(leaf)]]
+        made = _as_tensor(leaf)
+        return made.to(device) if isinstance(made, torch.Tensor) else made
+
+    return replaced(result, given)
 
 
 def _as_tensor(leaf: Any) -> Any:
@@ -56,15 +68,19 @@ def _as_tensor(leaf: Any) -> Any:
     return torch.as_tensor(leaf) if isinstance(leaf, np.generic) else leaf
 
 
-def _may_be_plain(tensors: list[torch.Tensor]) -> bool:
+def _wants_values(tensors: list[torch.Tensor]) -> bool:
     """Whether nothing but the values of the tensors is wanted."""
     for tensor in tensors:
         wanted = tensor.requires_grad and torch.is_grad_enabled()
-        if wanted or tensor.device.type != "cpu" or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        if wanted or tensor.device.type == "meta" or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             return False
         if torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
             return False
     return True
+
+
+def _is_here(tensors: list[torch.Tensor]) -> bool:
+    return all(tensor.device.type == "cpu" for tensor in tensors)
 
 
 def _unsafe_writes(tensors: list[torch.Tensor]) -> str:
@@ -73,12 +89,6 @@ def _unsafe_writes(tensors: list[torch.Tensor]) -> str:
         return "a write to an argument, beside tensors with gaps"
     storages = {tensor.untyped_storage().data_ptr() for tensor in tensors} if len(tensors) > 1 else tensors
     return "a write to an argument that shares memory with another" if len(storages) < len(tensors) else ""
-
-
-def _refused(function: Callable[..., Any], why: str, tensors: list[torch.Tensor], structure: Any) -> Any:
-    if not _may_be_plain(tensors):
-        raise Unsupported(f"wrap_numpy: {why}")
-    return _plain_call(function, [tensor.detach() for tensor in tensors], structure)
 
 
 def _collected(item: Any, tensors: list[torch.Tensor]) -> Any:
@@ -132,21 +142,33 @@ def wrap(function: Any) -> Callable[..., Any]:
     plain = _wanted_function(function)
     finder = Finder(plain)
     find = finder.find
+    compiled = tatara_compile(plain)
+
+    def refused(why: str, tensors: list[torch.Tensor], structure: Any) -> Any:
+        if not _wants_values(tensors):
+            raise Unsupported(f"wrap_numpy: {why}")
+        if any(tensor.device.type != "cpu" for tensor in tensors):
+            name = getattr(plain, "__name__", "the function")
+            warnings.warn(f"wrap_numpy: {name} runs by NumPy on the CPU: {why}", stacklevel=3)
+        return _core.call_apart(_by_numpy, compiled, tensors, structure)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         tensors: list[torch.Tensor] = []
         structure = (_collected(args, tensors), _collected(kwargs, tensors))
         way = _core.call_alone(find, tuple([_kind(tensor) for tensor in tensors]), structure)
         if isinstance(way, str):
-            return _refused(plain, way, tensors, structure)
-        if way.program is not None and way.program.writes:
-            why = _unsafe_writes(tensors)
-            if why:
-                return _refused(plain, why, tensors, structure)
+            return refused(way, tensors, structure)
+        if way.program is not None:
+            if way.program.writes:
+                why = _unsafe_writes(tensors)
+                if why:
+                    return refused(why, tensors, structure)
+            if way.program.steps > _LONG and _is_here(tensors) and _wants_values(tensors):
+                return refused("a long program, whose loops NumPy's way keeps", tensors, structure)
         try:
             outputs = () if way.program is None else way.program(tensors)
         except Unsupported as error:  # nothing has been written yet
-            return _refused(plain, str(error), tensors, structure)
+            return refused(str(error), tensors, structure)
         return _filled_in(way.result, outputs, tensors)
 
     functools.update_wrapper(wrapped, function if hasattr(function, "__name__") else plain)

@@ -267,6 +267,7 @@ class Program:
         self.takes = sorted({place for _, place in writer.taken})
         self.constants = tuple(writer.constants)
         self.writes = bool(data["writes"])  # to arguments
+        self.steps = len(data["steps"])
 
     def __call__(self, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         device = tensors[0].device if tensors else torch.device("cpu")

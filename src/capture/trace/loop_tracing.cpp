@@ -104,10 +104,18 @@ bool LoopTracing::is_long(const Frame& f) {
   return left > 0 && nodes + static_cast<size_t>(left) * of_turn > kMostArrayCalls;
 }
 
+/// Where one graph was asked for, a loop that would never fit is an error at once.
+std::optional<FrameAction> LoopTracing::refuse_long(const Frame& f) {
+  if (owner_.loops == nullptr) owner_.loops = std::make_shared<native::NativeLoops>();
+  if (is_long(f) && !graph_break("a loop of too many operations in all")) return FrameAction::kRaise;
+  return std::nullopt;
+}
+
 std::optional<FrameAction> LoopTracing::at_instruction(Frame& f, int opcode) {
   const NumpyApi* np = api_.numpy;
   const bool is_for = opcode == FOR_ITER;
   if (np == nullptr || (is_for ? f.stack_depth() == 0 : !is_at_while(f))) return std::nullopt;
+  if (is_for && owner_.fullgraph && context_.state == State::kTracing && may_run(f)) return refuse_long(f);
   if (owner_.fullgraph || owner_.backend || disabled_here()) return std::nullopt;
   const bool trace_open = context_.state == State::kTracing, called = trace_open && &f != context_.root;
   const bool concrete =

@@ -44,6 +44,7 @@ class LoopTracing final : public TraceFeature {
   };
   Run& run_of(const Frame& f);
   bool is_long(const Frame& f);
+  std::optional<FrameAction> refuse_long(const Frame& f);
 
   const Frame* ran_ = nullptr;
   std::vector<Run> runs_;

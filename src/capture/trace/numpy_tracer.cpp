@@ -310,7 +310,8 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   reads().watch_lists({call.args.get(), call.kwargs.get()});
   if (t.tape.nodes().size() >= kMostArrayCalls) {
-    if (!graph_break("the graph grew to " + std::to_string(kMostArrayCalls) + " operations", true)) return nullptr;
+    const bool whole = owner_.fullgraph || !context_.whole.empty();
+    if (!graph_break("the graph grew to " + std::to_string(kMostArrayCalls) + " operations", !whole)) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
   const bool among_torchs = !t.tape.nodes().empty() && !is_numpy_tape(t.tape);

@@ -11,19 +11,27 @@ Tracer*& Tracer::present() {
   return tracer;
 }
 
+/// While one lives, no trace of the thread is open.
+struct Tracer::Aside {
+  Tracer* tracer = std::exchange(present(), nullptr);
+  VmObserver* observer = std::exchange(vm_context().observer, nullptr);
+  Aside() = default;
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+  ~Aside() {
+    present() = tracer;
+    vm_context().observer = observer;
+  }
+};
+
 PyObject* Tracer::call_alone(PyObject* callable, PyObject* const* args, size_t nargs) {
-  struct Aside {
-    Tracer* tracer = std::exchange(present(), nullptr);
-    VmObserver* observer = std::exchange(vm_context().observer, nullptr);
-    Aside() = default;
-    Aside(const Aside&) = delete;
-    Aside& operator=(const Aside&) = delete;
-    ~Aside() {
-      present() = tracer;
-      vm_context().observer = observer;
-    }
-  } const aside;
+  const Aside aside;
   const NumpyAlone alone;
+  return PyObject_Vectorcall(callable, args, nargs, nullptr);
+}
+
+PyObject* Tracer::call_apart(PyObject* callable, PyObject* const* args, size_t nargs) {
+  const Aside aside;
   return PyObject_Vectorcall(callable, args, nargs, nullptr);
 }
 
