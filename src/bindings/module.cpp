@@ -4,6 +4,7 @@
 #include "bindings/environment.h"
 #include "bindings/history.h"
 #include "capture/compiled_function.h"
+#include "capture/entries/identities.h"
 #include "capture/entries/owner.h"
 #include "capture/host/errors.h"
 #include "capture/host/known_calls.h"
@@ -87,6 +88,16 @@ PyObject* call_apart(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   return tatara::capture::Tracer::call_apart(args[0], args + 1, static_cast<size_t>(nargs - 1));
 }
 
+PyObject* apart_in_memory(PyObject*, PyObject* tensors) {
+  if (PyList_Check(tensors) == 0) {
+    PyErr_SetString(PyExc_TypeError, "apart_in_memory takes a list of tensors");
+    return nullptr;
+  }
+  PyObject* const* items = PySequence_Fast_ITEMS(tensors);
+  const auto count = static_cast<size_t>(PyList_GET_SIZE(tensors));
+  return PyBool_FromLong(tatara::capture::apart_in_memory({items, count}) ? 1 : 0);
+}
+
 /// Plain C functions, which the tracer knows by their names, not nanobind's callables.
 void add_plain_functions(nb::module_& m) {
   static PyMethodDef methods[] = {
@@ -96,7 +107,9 @@ void add_plain_functions(nb::module_& m) {
        "Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it "
        "gives."},
       {"call_apart", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_apart)), METH_FASTCALL,
-       "Calls a function as if no trace were open. A graph breaks there."}};
+       "Calls a function as if no trace were open. A graph breaks there."},
+      {"apart_in_memory", apart_in_memory, METH_O,
+       "Whether no two tensors of a list share memory; False, too, where one's memory is not known."}};
   const nb::object name = nb::str("tatara._core");
   for (PyMethodDef& method : methods) {
     m.attr(method.ml_name) = nb::steal(PyCFunction_NewEx(&method, nullptr, name.ptr()));

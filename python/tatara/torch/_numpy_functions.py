@@ -22,6 +22,9 @@ _LONG = 400  # steps of a program: loops written out, which are native code wher
 _NAMES = {
     torch.bool: "bool",
     torch.uint8: "uint8",
+    torch.uint16: "uint16",
+    torch.uint32: "uint32",
+    torch.uint64: "uint64",
     torch.int8: "int8",
     torch.int16: "int16",
     torch.int32: "int32",
@@ -65,7 +68,7 @@ def _by_numpy(compiled: Callable[..., Any], tensors: list[torch.Tensor], structu
 def _as_tensor(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray):
         return torch.from_numpy(leaf if min(leaf.strides, default=0) >= 0 else leaf.copy())
-    return torch.as_tensor(leaf) if isinstance(leaf, np.generic) else leaf
+    return torch.from_numpy(np.asarray(leaf)) if isinstance(leaf, np.generic) else leaf
 
 
 def _wants_values(tensors: list[torch.Tensor]) -> bool:
@@ -87,8 +90,8 @@ def _unsafe_writes(tensors: list[torch.Tensor]) -> str:
     """Why a program that writes to its arguments may not: the arrays that it was captured on were contiguous, each by itself."""
     if not all(tensor.is_contiguous() for tensor in tensors):
         return "a write to an argument, beside tensors with gaps"
-    storages = {tensor.untyped_storage().data_ptr() for tensor in tensors} if len(tensors) > 1 else tensors
-    return "a write to an argument that shares memory with another" if len(storages) < len(tensors) else ""
+    apart = len(tensors) < 2 or _core.apart_in_memory(tensors)
+    return "" if apart else "a write to an argument that shares memory with another"
 
 
 def _collected(item: Any, tensors: list[torch.Tensor]) -> Any:

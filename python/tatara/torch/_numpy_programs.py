@@ -24,6 +24,8 @@ from tatara._errors import Unsupported
 from tatara.torch._numpy_calls import CALLS, Fit, fitted
 
 _KEPT = 64  # signatures of a function whose programs are kept
+_ATTEMPTS = 2  # to capture a function for operands of one kind
+_WIDE_UNSIGNED = ("uint16", "uint32", "uint64")  # for which torch has no arithmetic
 
 
 class Value:
@@ -212,8 +214,12 @@ class _Writer:
                 note(step[2])
         return kept[::-1]
 
+    def places(self) -> list[int]:
+        """The operands that the program takes, in its order."""
+        return sorted({place for _, place in self.taken})
+
     def write(self) -> Callable[..., Any]:
-        taken = sorted({f"x{place}" for _, place in self.taken})
+        taken = [f"x{place}" for place in self.places()]
         targets: list[tuple[str, Any]] = []
         for index, value in self.data["writes"]:
             given = self.data["inputs"][index][0].number
@@ -262,9 +268,12 @@ class Program:
     """What one way through a NumPy function does, as a function of tensors."""
 
     def __init__(self, data: dict[str, Any], operands: list[int], arrays: dict[int, np.ndarray[Any, Any]]) -> None:
+        for _, _, _, results, file, line in data["steps"]:
+            if any(dtype in _WIDE_UNSIGNED for _, dtype, _ in results):
+                raise Unsupported(f"{file}:{line}: a result of an unsigned type that torch's operators lack")
         writer = _Writer(data, operands, arrays)
         self.function = writer.write()
-        self.takes = sorted({place for _, place in writer.taken})
+        self.takes = writer.places()
         self.constants = tuple(writer.constants)
         self.writes = bool(data["writes"])  # to arguments
         self.steps = len(data["steps"])
@@ -355,6 +364,7 @@ class _Captured:
         # Calls that find their program look at no element: this memory is never touched.
         self.empty: list[Any] = [np.empty(shape, dtype) for shape, dtype in kinds]
         self.known = False
+        self.refusals: list[str] = []  # why the last attempts failed
         self.ways: list[Way] = []
         self.latest: tuple[Any, Any, Any] = (None, None, None)  # arrays, structure, and what they are together
 
@@ -424,11 +434,14 @@ class Finder:
         with self.lock:
             if self.latest[0] is not kinds or self.latest[1] is not structure:
                 self.latest = (kinds, structure, self._captured(kinds, structure))
+            captured: _Captured = self.latest[2]
+            if len(captured.refusals) == _ATTEMPTS:
+                return captured.refusals[-1]
             try:
-                captured: _Captured = self.latest[2]
                 return captured.find(structure)
             except Unsupported as error:
-                return str(error)
+                captured.refusals.append(str(error))
+                return captured.refusals[-1]
 
     def _captured(self, kinds: tuple[tuple[tuple[int, ...], str], ...], structure: Any) -> _Captured:
         constants: list[Hashable] = []

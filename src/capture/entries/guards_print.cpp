@@ -405,6 +405,11 @@ std::vector<std::string> Identities::describe() const {
   add(apart, " is not ");
   add(alike, " lies in its storage like ");
   add(unlike, " does not lie in its storage like ");
+  for (const Group& group : separate) {
+    std::string text;
+    for (const int place : group.objects) text += str_cat(text.empty() ? "" : ", ", place);
+    lines.push_back(str_cat("inputs ", text, group.values.empty() ? "" : " and constants", " share no memory"));
+  }
   for (const int place : whole) lines.push_back(str_cat("input ", place, " fills its storage"));
   for (const int place : partial) lines.push_back(str_cat("input ", place, " is a part of its storage"));
   return lines;

@@ -1,8 +1,10 @@
 #include "capture/entries/identities.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "capture/host/object_kinds.h"
+#include "capture/host/torch_native.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -31,6 +33,26 @@ bool lie_alike(PyObject* one, PyObject* other) {
 bool fills_storage(PyObject* tensor) {
   return number_of(tensor, "storage_offset") == 0 &&
          storage_bytes(tensor) == number_of(tensor, "numel") * number_of(tensor, "element_size");
+}
+
+bool apart_in_memory(std::span<PyObject* const> tensors) {
+  std::vector<std::pair<const char*, const char*>> extents;
+  for (PyObject* tensor : tensors) {
+    TensorRef ref;
+    if (!TorchNative::get().read(tensor, ref)) return false;
+    int64_t below = 0, above = 1;  // elements
+    bool empty = false;
+    for (int32_t d = 0; d < ref.rank; ++d) {
+      const int64_t reach = (ref.sizes[d] - 1) * ref.strides[d];
+      (reach < 0 ? below : above) += reach;
+      empty = empty || ref.sizes[d] == 0;
+    }
+    const auto* start = static_cast<const char*>(ref.data);
+    if (!empty) extents.emplace_back(start + below * ref.bits / 8, start + above * ref.bits / 8);
+  }
+  std::sort(extents.begin(), extents.end());
+  const auto meet = [](const auto& one, const auto& next) { return one.second > next.first; };
+  return std::adjacent_find(extents.begin(), extents.end(), meet) == extents.end();
 }
 
 bool Identities::hold(const std::vector<PyObject*>& objects, std::string* why) const {
@@ -63,6 +85,14 @@ bool Identities::hold(const std::vector<PyObject*>& objects, std::string* why) c
       if (why != nullptr) *why = str_cat("a tensor ", wanted ? "no longer fills" : "fills", " its storage");
       return false;
     }
+  }
+  for (const Group& group : separate) {
+    std::vector<PyObject*> tensors;
+    for (const int place : group.objects) tensors.push_back(objects[static_cast<size_t>(place)]);
+    for (const HeldObject& value : group.values) tensors.push_back(value.get());
+    if (apart_in_memory(tensors)) continue;
+    if (why != nullptr) *why = "tensors share memory that did not";
+    return false;
   }
   return true;
 }

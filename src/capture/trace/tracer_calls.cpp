@@ -216,6 +216,8 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
       reads().watch_class_of(call.callable);
       return not_handled();
     case Kind::kTorch:
+      if (call.known.handler == CallHandler::kApartInMemory && nargs == 1)
+        return PyBool_FromLong(transforms().are_apart(call.args[0]));
       return call.known.handler == CallHandler::kGroupTensors ? torch().group_tensors(call.args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kTrue: return Py_NewRef(Py_True);

@@ -1,11 +1,13 @@
 // Levels of forward-mode derivatives while a trace is open: dual tensors are made and taken apart.
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "capture/entries/identities.h"
 #include "capture/host/known_calls.h"
 #include "capture/host/package.h"
+#include "capture/tape/view_origins.h"
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/transform_tracing.h"
@@ -135,7 +137,40 @@ TangentIs TransformTracing::tangent_is(int primal, int tangent) {
   return alike ? TangentIs::kGiven : TangentIs::kCopied;
 }
 
+bool TransformTracing::are_apart(PyObject* list) {
+  if (PyList_Check(list) == 0) return false;
+  std::set<int> owners;
+  std::vector<int> inputs;
+  std::vector<PyObject*> tensors;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    PyObject* const tensor = PyList_GET_ITEM(list, i);
+    const int slot = api_.is_tensor(tensor) ? slot_for(tensor) : -1;
+    if (slot < 0) return false;
+    const int owner = memory_owner(trace_->tape, unwrapped(slot));
+    if (!owners.insert(owner).second) return false;
+    if (trace_->tape.makes(owner)) continue;
+    inputs.push_back(owner);
+    tensors.push_back(trace_->tape.slots()[static_cast<size_t>(owner)].object.get());
+  }
+  const Bypass bypass(bypass_);
+  if (!apart_in_memory(tensors)) return false;
+  own_.separate.push_back(std::move(inputs));
+  return true;
+}
+
 void TransformTracing::note_places(Identities& identities) {
+  for (const std::vector<int>& slots : own_.separate) {
+    Identities::Group group;
+    for (const int slot : slots) {
+      const TapeSlot& input = trace_->tape.slots()[static_cast<size_t>(slot)];
+      if (input.guard_index >= 0) {
+        group.objects.push_back(input.guard_index);
+      } else {
+        group.values.emplace_back(input.object.get());
+      }
+    }
+    if (slots.size() > 1) identities.separate.push_back(std::move(group));
+  }
   for (const Own::Places& places : own_.places) {
     const TapeSlot* a = &trace_->tape.slots()[static_cast<size_t>(places.one)];
     const TapeSlot* b = &trace_->tape.slots()[static_cast<size_t>(places.other)];

@@ -54,6 +54,8 @@ class TransformTracing final : public TraceFeature {
   /// How many there are, those of forward_ad included.
   size_t open() const { return own_.open_levels.size() + static_cast<size_t>(own_.duals); }
 
+  /// Whether the tensors of a list are known to share no memory; of inputs, a guard sees to it.
+  bool are_apart(PyObject* list);
   /// Which tensors must lie in their storages alike, and which must not, for duals to be what they were.
   void note_places(Identities& identities);
 
@@ -112,6 +114,7 @@ class TransformTracing final : public TraceFeature {
     };
     std::vector<Places> places;
     std::vector<std::pair<int, bool>> whole;  // slots of inputs: fills_storage()
+    std::vector<std::vector<int>> separate;   // slots of inputs: apart_in_memory()
   };
   Own own_;
 };
