@@ -15,7 +15,7 @@ from tatara import _core
 from tatara._api import compile as tatara_compile
 from tatara._errors import InvalidArgument, Unsupported
 from tatara.torch._numpy_arrays import to_tensors
-from tatara.torch._numpy_programs import Finder, Operand, Output, replaced
+from tatara.torch._numpy_programs import Finder, Operand, Output, device_of, replaced
 
 _LONG = 400  # steps of a program: loops written out, which are native code where NumPy runs
 
@@ -44,25 +44,32 @@ def _kind(tensor: torch.Tensor) -> tuple[tuple[int, ...], str]:
     return tuple(tensor.shape), name
 
 
-def _by_numpy(compiled: Callable[..., Any], tensors: list[torch.Tensor], structure: Any) -> Any:
-    """By NumPy, with its loops as native code: in the tensors' memory, or in copies of those of another device."""
-    device = next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), torch.device("cpu"))
-    arrays = [tensor.detach().resolve_conj().resolve_neg().cpu().numpy() for tensor in tensors]
-    places = {id(array): place for place, array in enumerate(arrays)}
-    copies = [(tensor, array, array.copy()) for tensor, array in zip(tensors, arrays, strict=True) if not _is_here([tensor])]
+def _by_numpy(compiled: Callable[..., Any], tensors: list[torch.Tensor], given: list[Any], structure: Any) -> Any:
+    """By NumPy, with its loops as native code: in the memory of tensors and arrays, or in copies of tensors of another device."""
+    far = [place for place, tensor in enumerate(tensors) if tensor.device.type != "cpu"]
+    device = device_of(tensors)
+    arrays = [_as_array(item) for item in given]
     args, kwargs = replaced(structure, lambda leaf: arrays[leaf.place] if isinstance(leaf, Operand) else leaf)
     result = compiled(*args, **kwargs)
-    for tensor, array, before in copies:
-        if before.tobytes() != array.tobytes():
-            tensor.detach().copy_(torch.from_numpy(array))
+    for place in far:
+        tensor, now = tensors[place].detach(), torch.from_numpy(arrays[place]).to(tensors[place].device)
+        # Not by values: NaN is no other one than before.
+        before = tensor.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
+        if not torch.equal(before, now.reshape(-1).view(torch.uint8)):
+            tensor.copy_(now)
+    places = {id(array): place for place, array in enumerate(arrays)}
 
-    def given(leaf: Any) -> Any:
+    def as_given(leaf: Any) -> Any:
         if id(leaf) in places:
             return tensors[places[id(leaf)]]
         made = _as_tensor(leaf)
         return made.to(device) if isinstance(made, torch.Tensor) else made
 
-    return replaced(result, given)
+    return replaced(result, as_given)
+
+
+def _as_array(item: Any) -> Any:
+    return item.detach().resolve_conj().resolve_neg().cpu().numpy() if isinstance(item, torch.Tensor) else item
 
 
 def _as_tensor(leaf: Any) -> Any:
@@ -94,22 +101,21 @@ def _unsafe_writes(tensors: list[torch.Tensor]) -> str:
     return "" if apart else "a write to an argument that shares memory with another"
 
 
-def _collected(item: Any, tensors: list[torch.Tensor]) -> Any:
-    """The structure with operands in place of tensors and arrays, which are added to `tensors`."""
-    if isinstance(item, torch.Tensor):
-        for place, known in enumerate(tensors):
+def _collected(item: Any, tensors: list[torch.Tensor], given: list[Any]) -> Any:
+    """The structure with operands in place of tensors and arrays. They are added to `tensors`, as they came to `given`."""
+    if isinstance(item, torch.Tensor | np.ndarray | np.generic):
+        for place, known in enumerate(given):
             if known is item:
                 return Operand(place)
-        tensors.append(item)
-        return Operand(len(tensors) - 1)
-    if isinstance(item, np.ndarray | np.generic):
-        return _collected(to_tensors(item), tensors)
+        tensors.append(item if isinstance(item, torch.Tensor) else to_tensors(item))
+        given.append(item)
+        return Operand(len(given) - 1)
     if type(item) is tuple or type(item) is list:
-        return type(item)([_collected(each, tensors) for each in item])
+        return type(item)([_collected(each, tensors, given) for each in item])
     if isinstance(item, tuple) and hasattr(item, "_fields"):
-        return type(item)(*[_collected(each, tensors) for each in item])
+        return type(item)(*[_collected(each, tensors, given) for each in item])
     if type(item) is dict:
-        return {key: _collected(each, tensors) for key, each in item.items()}
+        return {key: _collected(each, tensors, given) for key, each in item.items()}
     return item
 
 
@@ -147,31 +153,32 @@ def wrap(function: Any) -> Callable[..., Any]:
     find = finder.find
     compiled = tatara_compile(plain)
 
-    def refused(why: str, tensors: list[torch.Tensor], structure: Any) -> Any:
+    def refused(why: str, tensors: list[torch.Tensor], given: list[Any], structure: Any) -> Any:
         if not _wants_values(tensors):
             raise Unsupported(f"wrap_numpy: {why}")
         if any(tensor.device.type != "cpu" for tensor in tensors):
             name = getattr(plain, "__name__", "the function")
             warnings.warn(f"wrap_numpy: {name} runs by NumPy on the CPU: {why}", stacklevel=3)
-        return _core.call_apart(_by_numpy, compiled, tensors, structure)
+        return _core.call_apart(_by_numpy, compiled, tensors, given, structure)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         tensors: list[torch.Tensor] = []
-        structure = (_collected(args, tensors), _collected(kwargs, tensors))
+        given: list[Any] = []
+        structure = (_collected(args, tensors, given), _collected(kwargs, tensors, given))
         way = _core.call_alone(find, tuple([_kind(tensor) for tensor in tensors]), structure)
         if isinstance(way, str):
-            return refused(way, tensors, structure)
+            return refused(way, tensors, given, structure)
         if way.program is not None:
             if way.program.writes:
                 why = _unsafe_writes(tensors)
                 if why:
-                    return refused(why, tensors, structure)
+                    return refused(why, tensors, given, structure)
             if way.program.steps > _LONG and _is_here(tensors) and _wants_values(tensors):
-                return refused("a long program, whose loops NumPy's way keeps", tensors, structure)
+                return refused("a long program, whose loops NumPy's way keeps", tensors, given, structure)
         try:
             outputs = () if way.program is None else way.program(tensors)
         except Unsupported as error:  # nothing has been written yet
-            return refused(str(error), tensors, structure)
+            return refused(str(error), tensors, given, structure)
         return _filled_in(way.result, outputs, tensors)
 
     functools.update_wrapper(wrapped, function if hasattr(function, "__name__") else plain)

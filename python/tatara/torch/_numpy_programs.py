@@ -264,6 +264,11 @@ class _Writer:
         return self.scope["numpy_program"]  # type: ignore[no-any-return]
 
 
+def device_of(tensors: list[torch.Tensor]) -> torch.device:
+    """Where the results are; numbers of NumPy's among the tensors are on the CPU."""
+    return next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), torch.device("cpu"))
+
+
 class Program:
     """What one way through a NumPy function does, as a function of tensors."""
 
@@ -279,7 +284,7 @@ class Program:
         self.steps = len(data["steps"])
 
     def __call__(self, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        device = tensors[0].device if tensors else torch.device("cpu")
+        device = device_of(tensors)
         constants = [tensor.to(device) for tensor in self.constants]
         return self.function(device, *[tensors[place] for place in self.takes], *constants)  # type: ignore[no-any-return]
 
