@@ -133,9 +133,10 @@ def medians_ms(calls: list[Callable[[], object]], prepare: Callable[[], object],
 
 def measure_on(device: str, program: Callable[..., Any], original: list[Any], expected: Any) -> dict[str, Any]:
     """The row of one program as a function of tensors on a device."""
+    import torch
+
     import numpy as np
     import tatara
-    import torch
     from tatara.report._report import report_of
 
     on_device = [torch.from_numpy(each).to(device) if isinstance(each, np.ndarray) else each for each in original]

@@ -40,3 +40,11 @@ tatara._core.is_compiling:
 tatara._core.call_alone:
     def call_alone(callable: Any, *args: Any) -> Any:
         """Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it gives."""
+
+tatara._core.call_apart:
+    def call_apart(callable: Any, *args: Any) -> Any:
+        """Calls a function as if no trace were open. A graph breaks there."""
+
+tatara._core.apart_in_memory:
+    def apart_in_memory(tensors: list[Any]) -> bool:
+        """Whether no two tensors of a list share memory; False, too, where one's memory is not known."""

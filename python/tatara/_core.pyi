@@ -91,13 +91,11 @@ def is_compiling() -> bool:
 def call_alone(callable: Any, *args: Any) -> Any:
     """Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it gives."""
 
-def call_apart(*args, **kwargs) -> Any:
+def call_apart(callable: Any, *args: Any) -> Any:
     """Calls a function as if no trace were open. A graph breaks there."""
 
-def apart_in_memory(*args, **kwargs) -> Any:
-    """
-    Whether no two tensors of a list share memory; False, too, where one's memory is not known.
-    """
+def apart_in_memory(tensors: list[Any]) -> bool:
+    """Whether no two tensors of a list share memory; False, too, where one's memory is not known."""
 
 def set_explaining(level: int) -> int:
     """0 off, 1 keep texts, 2 also measure; returns the old level."""

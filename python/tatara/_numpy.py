@@ -35,7 +35,7 @@ def wrap_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     is wanted, and raises `tatara.Unsupported` where they are not. Arrays that it returns are tensors, NumPy's scalars tensors
     without dimensions; element types are NumPy's.
     """
-    return _torch_part("_numpy_functions").wrap(_checked(function, "wrap_numpy"))  # type: ignore[no-any-return]
+    return _torch_part("_numpy_functions").wrap(_checked(function, "wrap_numpy"), tatara_compile)  # type: ignore[no-any-return]
 
 
 class _Transformed:

@@ -178,6 +178,7 @@ const std::vector<OptionInfo>& option_table() {
                       "fusion",
                       "generator_states",
                       "grouped_launches",
+                      "join_biases",
                       "online_softmax",
                       "own_products",
                       "rematerialize",

@@ -17,6 +17,8 @@ Graph decompose(const Graph& graph, const PassOptions& options = {});
 Graph canonicalize(const Graph& graph, const PassOptions& options = {});
 /// On GPUs the biases of convolutions become sums of their own.
 Graph split_biases(const Graph& graph, const PassOptions& options = {});
+/// On GPUs the biases of linear layers become part of the host's products where no kernel does more with the sums.
+Graph join_biases(const Graph& graph, const PassOptions& options = {});
 /// Gives convolutions channels-last operands where the host's kernels gain by it. Outputs keep their strides.
 Graph channels_last(const Graph& graph, const PassOptions& options = {});
 /// Float32 products on GPUs as sums of products of bfloat16 parts, where kernels of ours are faster than the host's.

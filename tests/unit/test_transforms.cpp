@@ -187,6 +187,31 @@ TEST(Transforms, BiasesOfConvolutionsOnGpusAreSums) {
   EXPECT_EQ(count(g, "add"), 1u);
 }
 
+TEST(Transforms, BiasesOfLinearLayersOnGpusAreTheHosts) {
+  const auto products = [](const auto& follow, int64_t bias_length = 16) {
+    Convolutions p;
+    const ValueId rows = p.on_gpu({2, 4, 8}), weights = p.on_gpu({8, 16}), bias = p.on_gpu({bias_length});
+    const ValueId product = p.b.binary("mm", p.b.reshape(rows, {p.ctx->constant(8), p.ctx->constant(8)}), weights);
+    const ValueId split = p.b.reshape(product, {p.ctx->constant(2), p.ctx->constant(4), p.ctx->constant(16)});
+    follow(p, product, p.b.binary("add", split, bias));
+    return count(eliminate_dead_code(join_biases(p.graph)), "addmm");
+  };
+  const auto given = [](Convolutions& p, ValueId, ValueId sum) { p.graph.add_output(sum); };
+  EXPECT_EQ(products(given), 1u);
+  EXPECT_EQ(products(given, 1), 0u);
+  EXPECT_EQ(products([](Convolutions& p, ValueId, ValueId sum) { p.graph.add_output(p.b.unary("relu", sum)); }), 0u);
+  EXPECT_EQ(products([](Convolutions& p, ValueId product, ValueId sum) {
+              p.graph.add_output(sum);
+              p.graph.add_output(product);
+            }),
+            0u);
+  EXPECT_EQ(products([](Convolutions& p, ValueId, ValueId sum) {
+              const ValueId again = p.b.reshape(sum, {p.ctx->constant(8), p.ctx->constant(16)});
+              p.graph.add_output(p.b.binary("mm", again, p.on_gpu({16, 4})));
+            }),
+            1u);
+}
+
 TEST(Transforms, ConvolutionsOnGpusHaveChannelsLast) {
   Convolutions p;
   const ValueId x = p.on_gpu({16, 64, 64, 64});

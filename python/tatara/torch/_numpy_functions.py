@@ -12,7 +12,6 @@ import torch
 
 import numpy as np
 from tatara import _core
-from tatara._api import compile as tatara_compile
 from tatara._errors import InvalidArgument, Unsupported
 from tatara.torch._numpy_arrays import to_tensors
 from tatara.torch._numpy_programs import Finder, Operand, Output, device_of, replaced
@@ -146,12 +145,12 @@ def _wanted_function(function: Any) -> Any:
     return call
 
 
-def wrap(function: Any) -> Callable[..., Any]:
-    """See tatara.wrap_numpy."""
+def wrap(function: Any, compiler: Callable[[Any], Callable[..., Any]]) -> Callable[..., Any]:
+    """See tatara.wrap_numpy; `compiler` is tatara.compile, for what runs by NumPy."""
     plain = _wanted_function(function)
     finder = Finder(plain)
     find = finder.find
-    compiled = tatara_compile(plain)
+    compiled = compiler(plain)
 
     def refused(why: str, tensors: list[torch.Tensor], given: list[Any], structure: Any) -> Any:
         if not _wants_values(tensors):

@@ -22,6 +22,8 @@ bool is_factor(const Arg& arg, double value) {
   return d != nullptr && *d == value;
 }
 
+bool is_plain_sum(const Node& node) { return node.op->name == "add" && is_factor(node.args[2], 1); }
+
 ValueId product_sum(GraphBuilder& b, ValueId product, ValueId self, const Arg& beta, const Arg& alpha) {
   if (!is_factor(alpha, 1)) product = b.op("mul", {TensorArg{product}, alpha});
   if (is_factor(beta, 0)) return product;

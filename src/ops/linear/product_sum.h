@@ -21,6 +21,9 @@ std::optional<ProductArgs> product_args(const Node& node);
 /// Whether an argument is this number (an integer or a floating-point number; no bool and no symbol).
 bool is_factor(const Arg& arg, double value);
 
+/// Whether the node is the sum of its first two arguments.
+bool is_plain_sum(const Node& node);
+
 /// beta * self + alpha * product. With beta 0 nothing is added: the host leaves that out, and with it infinities and NaN.
 ValueId product_sum(GraphBuilder& b, ValueId product, ValueId self, const Arg& beta, const Arg& alpha);
 
