@@ -152,6 +152,9 @@ bench-data-sizes: build
 bench-numpy: build
 	$(PY) bench/numpy_programs.py
 
+bench-numpy-gpu: build
+	$(PY) bench/numpy_programs.py --device cuda --preset M
+
 # The array API standard's own tests, fetched by name: ARGS="--examples 200 --mode arrays".
 array-api: build
 	$(PY) tools/array_api.py $(ARGS)

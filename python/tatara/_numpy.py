@@ -31,9 +31,9 @@ def wrap_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     autocast go through it, and in compiled code it is part of the graph.
 
     It is captured for the tensors' shapes and element types. What it computes must not decide what it does (an `if` on an
-    element) and it may write to its arguments alone; else it runs by NumPy where the values of tensors on the CPU are all that
-    is wanted, and raises `tatara.Unsupported` where they are not. Arrays that it returns are tensors, NumPy's scalars tensors
-    without dimensions; element types are NumPy's.
+    element) and it may write to its arguments alone; else it runs by NumPy, compiled, where values are all that is wanted (on
+    copies of tensors of other devices, with a warning), and raises `tatara.Unsupported` where gradients or a transform are.
+    Arrays that it returns are tensors, NumPy's scalars tensors without dimensions; element types are NumPy's.
     """
     return _torch_part("_numpy_functions").wrap(_checked(function, "wrap_numpy"), tatara_compile)  # type: ignore[no-any-return]
 
