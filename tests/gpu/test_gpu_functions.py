@@ -348,7 +348,7 @@ def test_a_model() -> None:
         torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 10)
     ).cuda()
     with torch.no_grad():
-        check(model, randn(32, 64), kernels=2, loose=100)
+        check(model, randn(32, 64), kernels=1, loose=100)  # the last bias is part of the product
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

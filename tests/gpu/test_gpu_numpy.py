@@ -99,6 +99,29 @@ def test_what_was_not_written_keeps_its_version():
     assert x._version == version
 
 
+def writes_then_raises(x):
+    x[0] = 7.0
+    if x[0] == 7.0:
+        raise ValueError("as asked")
+
+
+def test_what_was_written_before_an_error_stays():
+    x = torch.zeros(3, dtype=torch.float64, device="cuda")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(ValueError, match="as asked"):
+            tatara.wrap_numpy(writes_then_raises)(x)
+    assert x.tolist() == [7.0, 0.0, 0.0]
+
+
+def test_copies_of_shared_memory_are_refused():
+    x = torch.rand(9, dtype=torch.float64, device="cuda")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(tatara.Unsupported, match="share memory"):
+            tatara.wrap_numpy(lambda a, b: branches(a) + branches(b))(x[:6], x[3:])
+
+
 def host_calls(model, x):
     compiled = tatara.compile(model)
     for _ in range(3):

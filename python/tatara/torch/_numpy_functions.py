@@ -47,15 +47,15 @@ def _by_numpy(compiled: Callable[..., Any], tensors: list[torch.Tensor], given: 
     """By NumPy, with its loops as native code: in the memory of tensors and arrays, or in copies of tensors of another device."""
     far = [place for place, tensor in enumerate(tensors) if tensor.device.type != "cpu"]
     device = device_of(tensors)
+    if len(far) > 1 and not _core.apart_in_memory([tensors[place] for place in far]):
+        raise Unsupported(f"wrap_numpy: tensors on {device} that share memory, for a function that runs by NumPy")
     arrays = [_as_array(item) for item in given]
     args, kwargs = replaced(structure, lambda leaf: arrays[leaf.place] if isinstance(leaf, Operand) else leaf)
-    result = compiled(*args, **kwargs)
-    for place in far:
-        tensor, now = tensors[place].detach(), torch.from_numpy(arrays[place]).to(tensors[place].device)
-        # Not by values: NaN is no other one than before.
-        before = tensor.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
-        if not torch.equal(before, now.reshape(-1).view(torch.uint8)):
-            tensor.copy_(now)
+    try:
+        result = compiled(*args, **kwargs)
+    finally:
+        for place in far:
+            _write_back(tensors[place].detach(), arrays[place])
     places = {id(array): place for place, array in enumerate(arrays)}
 
     def as_given(leaf: Any) -> Any:
@@ -65,6 +65,15 @@ def _by_numpy(compiled: Callable[..., Any], tensors: list[torch.Tensor], given: 
         return made.to(device) if isinstance(made, torch.Tensor) else made
 
     return replaced(result, as_given)
+
+
+def _write_back(tensor: torch.Tensor, array: np.ndarray[Any, Any]) -> None:
+    """Copies what the function has written; what it has not keeps its version."""
+    now = torch.from_numpy(array).to(tensor.device)
+    # Not by values: NaN is no other one than before.
+    before = tensor.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
+    if not torch.equal(before, now.reshape(-1).view(torch.uint8)):
+        tensor.copy_(now)
 
 
 def _as_array(item: Any) -> Any:
