@@ -62,6 +62,19 @@ std::optional<PackageFunction> stand_in_of(PyObject* callable) {
   return std::nullopt;
 }
 
+/// Whether the array that the constructor makes of these is np.empty's: not in a buffer of the program's, nor with its strides.
+bool makes_own_memory(PyObject* args, PyObject* kwargs) {
+  constexpr Py_ssize_t kSizesAndType = 2;
+  if (PyTuple_GET_SIZE(args) > kSizesAndType) return false;
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (kwargs != nullptr && PyDict_Next(kwargs, &at, &key, &value) != 0) {
+    const std::string name = text_of(key);
+    if (name != "shape" && name != "dtype") return false;
+  }
+  return true;
+}
+
 bool arguments_have_out(PyObject* kwargs) {
   if (kwargs == nullptr) return false;
   PyObject* out = PyDict_GetItemString(kwargs, "out");
@@ -112,6 +125,14 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
     return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), name_of(callable), mutates});
   }
   if (np.is_dispatcher(callable)) return numpy_dispatcher(callable, known, args, kwargs);
+  if (callable == np.array_type() && makes_own_memory(args, kwargs)) {
+    Ref empty;
+    {
+      const Bypass bypass(bypass_);
+      empty = attr(Ref::steal(PyImport_ImportModule("numpy")).get(), "empty");
+    }
+    return numpy_builtin(empty.get(), known_call(empty.get()), "empty", args, kwargs);
+  }
   if (PyObject* made = tensor_of_constant(callable, args, kwargs); made != not_handled()) return made;
   if (known.is(kArrayReads)) {
     PyObject* const bound = bound_to(callable);

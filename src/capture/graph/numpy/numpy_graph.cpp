@@ -55,6 +55,8 @@ const TapeSlot& NumpyGraph::slot(int index) const {
 
 ArrayRef NumpyGraph::ref_of_slot(int index) {
   ArrayRef& ref = refs_[static_cast<size_t>(index)];
+  if (ref >= 0 && std::any_of(stale_.begin(), stale_.end(), [&](ArrayRef each) { return fz_.same_storage(each, ref); }))
+    throw Unsupported("a view that runs backwards, over what was written since");
   if (ref >= 0) return ref;
   TensorType type = type_of_slot(index);
   std::vector<int64_t> backwards;
@@ -90,7 +92,13 @@ bool NumpyGraph::is_copy(ArrayRef ref) const {
 }
 
 void NumpyGraph::set_late_view(const TapeNode& node, int base, int64_t offset, ArrayRef copy, size_t k) {
-  if (purpose_ != For::kArrays) throw Unsupported("a view that runs backwards");
+  if (purpose_ != For::kArrays) {
+    // A copy is as good until somebody writes.
+    const ArrayRef of = ref_of_slot(base);
+    set_result(node, k, as_copy(copy));
+    snapshots_.push_back({of, copy});
+    return;
+  }
   if (slot(base).scalar) throw Unsupported("a view of a scalar");
   for (const LateView& view : late_views_) {
     if (view.slot != base) continue;
@@ -197,6 +205,9 @@ void NumpyGraph::write(ArrayRef target, ValueId value) {
       std::any_of(late_views_.begin(), late_views_.end(), shares)) {
     throw Unsupported("a write to what a view runs over backwards");
   }
+  for (const Snapshot& each : snapshots_) {
+    if (fz_.same_storage(each.of, target)) stale_.push_back(each.copy);
+  }
   const TensorType type = fz_.type(target);
   if (untested_.erase(value) != 0) value = stop_unless_finite(value);
   ValueId cast = tested_cast(value, builder_.cast(value, type.dtype));
@@ -217,7 +228,8 @@ void NumpyGraph::set_result(const TapeNode& node, size_t k, ArrayRef ref) {
   if (type.dtype != dtype_of_slot(index) || type.sizes != sizes) {
     throw Unsupported("type of " + node.name + " inferred as " + type.str() + ", other than NumPy's");
   }
-  if (!info.fresh && !info.scalar && !late_ && is_copy(ref)) return set_view_of_copy(node, k, ref);
+  if (!info.fresh && !info.scalar && !late_ && is_copy(ref) && purpose_ == For::kArrays)
+    return set_view_of_copy(node, k, ref);
   ArrayRef& known = refs_[static_cast<size_t>(index)];
   if (known >= 0 && known != ref) throw Unsupported(node.name + " returned an operand");
   // NumPy's scalars are values of their own also where they were read from a view.
@@ -372,7 +384,7 @@ TapeGraph NumpyGraph::finish(std::vector<int> wanted) {
     settle(ref);
     const TapeSlot& info = slot(index);
     if (purpose_ == For::kTensors) {
-      outputs.push_back(ref >= 0 ? ref : ref_of_slot(index));
+      outputs.push_back(ref_of_slot(index));
       continue;
     }
     if (info.fresh || info.scalar) {

@@ -128,7 +128,12 @@ class NumpyGraph {
   };
   std::vector<TurnedInput> turned_inputs_;  // those among them that came in so
   std::vector<LateView> late_views_;
-  bool late_ = false;  // the result that is being set is one
+  struct Snapshot {
+    ArrayRef of, copy;
+  };
+  std::vector<Snapshot> snapshots_;  // copies that stand for views that run backwards, where tensors have none
+  std::vector<ArrayRef> stale_;      // those among them whose memory was written since
+  bool late_ = false;                // the result that is being set is one
   Tests tests_;
   Ref errstate_;
   FloatFaults faults_;     // of the call that is being added

@@ -481,10 +481,6 @@ void add_numpy_join_rules(NumpyRuleTable& table) {
       {"nan_to_num", rule_nan_to_num},
       {"trace", rule_trace},
       {"divmod", rule_divmod},
-      {"flip", rule_flip},
-      {"flipud", rule_flipud},
-      {"fliplr", rule_fliplr},
-      {"rot90", rule_rot90},
       {"real", rule_real},
       {"imag", rule_imag},
       {"array", rule_array},
@@ -495,6 +491,10 @@ void add_numpy_join_rules(NumpyRuleTable& table) {
       {"dsplit", rule_split},
   };
   table.insert(rules.begin(), rules.end());
+}
+
+void add_numpy_flip_rules(NumpyRuleTable& table) {
+  table.insert({{"flip", rule_flip}, {"flipud", rule_flipud}, {"fliplr", rule_fliplr}, {"rot90", rule_rot90}});
 }
 
 }  // namespace tatara::capture

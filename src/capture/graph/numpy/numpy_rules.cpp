@@ -343,6 +343,7 @@ NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np, bool for_ten
   static const NumpyRuleTable table = [] {
     NumpyRuleTable made;
     add_numpy_shape_rules(made);
+    add_numpy_flip_rules(made);
     add_numpy_indexing_rules(made);
     add_numpy_reduction_rules(made);
     return made;

@@ -89,6 +89,7 @@ inline SymInts ints(GraphBuilder& b, const std::vector<int64_t>& values) {
 using NumpyRuleTable = std::unordered_map<std::string, NumpyRule>;
 void add_numpy_shape_rules(NumpyRuleTable& table);
 void add_numpy_join_rules(NumpyRuleTable& table);
+void add_numpy_flip_rules(NumpyRuleTable& table);
 void add_numpy_indexing_rules(NumpyRuleTable& table);
 void add_numpy_reduction_rules(NumpyRuleTable& table);
 void add_numpy_product_rules(NumpyRuleTable& table);
