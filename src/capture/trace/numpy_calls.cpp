@@ -102,6 +102,14 @@ PyObject* NumpyTracing::numpy_vectorcall(PyObject* callable, const KnownCall& kn
       if (PyDict_SetItem(kwargs.get(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) != 0) return nullptr;
     }
   }
+  if (callable == api_.numpy->array_type() && makes_own_memory(tuple.get(), kwargs.get())) {
+    Ref empty;
+    {
+      const Bypass bypass(bypass_);
+      empty = attr(Ref::steal(PyImport_ImportModule("numpy")).get(), "empty");
+    }
+    return numpy_builtin(empty.get(), known_call(empty.get()), "empty", tuple.get(), kwargs.get());
+  }
   return numpy_call(callable, known, tuple.get(), kwargs.get());
 }
 
@@ -125,14 +133,6 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
     return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), name_of(callable), mutates});
   }
   if (np.is_dispatcher(callable)) return numpy_dispatcher(callable, known, args, kwargs);
-  if (callable == np.array_type() && makes_own_memory(args, kwargs)) {
-    Ref empty;
-    {
-      const Bypass bypass(bypass_);
-      empty = attr(Ref::steal(PyImport_ImportModule("numpy")).get(), "empty");
-    }
-    return numpy_builtin(empty.get(), known_call(empty.get()), "empty", args, kwargs);
-  }
   if (PyObject* made = tensor_of_constant(callable, args, kwargs); made != not_handled()) return made;
   if (known.is(kArrayReads)) {
     PyObject* const bound = bound_to(callable);

@@ -55,7 +55,8 @@ const TapeSlot& NumpyGraph::slot(int index) const {
 
 ArrayRef NumpyGraph::ref_of_slot(int index) {
   ArrayRef& ref = refs_[static_cast<size_t>(index)];
-  if (ref >= 0 && std::any_of(stale_.begin(), stale_.end(), [&](ArrayRef each) { return fz_.same_storage(each, ref); }))
+  const auto shares = [&](ArrayRef copy) { return fz_.same_storage(copy, ref); };
+  if (ref >= 0 && std::any_of(copies_.stale.begin(), copies_.stale.end(), shares))
     throw Unsupported("a view that runs backwards, over what was written since");
   if (ref >= 0) return ref;
   TensorType type = type_of_slot(index);
@@ -83,12 +84,13 @@ ArrayRef NumpyGraph::flipped(ArrayRef source, const std::vector<int64_t>& dims) 
 }
 
 ArrayRef NumpyGraph::as_copy(ArrayRef ref) {
-  copies_.push_back(ref);
+  copies_.all.push_back(ref);
   return ref;
 }
 
 bool NumpyGraph::is_copy(ArrayRef ref) const {
-  return std::any_of(copies_.begin(), copies_.end(), [&](ArrayRef copy) { return fz_.same_storage(copy, ref); });
+  return std::any_of(copies_.all.begin(), copies_.all.end(),
+                     [&](ArrayRef copy) { return fz_.same_storage(copy, ref); });
 }
 
 void NumpyGraph::set_late_view(const TapeNode& node, int base, int64_t offset, ArrayRef copy, size_t k) {
@@ -96,7 +98,7 @@ void NumpyGraph::set_late_view(const TapeNode& node, int base, int64_t offset, A
     // A copy is as good until somebody writes.
     const ArrayRef of = ref_of_slot(base);
     set_result(node, k, as_copy(copy));
-    snapshots_.push_back({of, copy});
+    copies_.views.emplace_back(of, copy);
     return;
   }
   if (slot(base).scalar) throw Unsupported("a view of a scalar");
@@ -205,8 +207,8 @@ void NumpyGraph::write(ArrayRef target, ValueId value) {
       std::any_of(late_views_.begin(), late_views_.end(), shares)) {
     throw Unsupported("a write to what a view runs over backwards");
   }
-  for (const Snapshot& each : snapshots_) {
-    if (fz_.same_storage(each.of, target)) stale_.push_back(each.copy);
+  for (const auto& [of, copy] : copies_.views) {
+    if (fz_.same_storage(of, target)) copies_.stale.push_back(copy);
   }
   const TensorType type = fz_.type(target);
   if (untested_.erase(value) != 0) value = stop_unless_finite(value);

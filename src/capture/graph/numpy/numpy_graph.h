@@ -121,19 +121,21 @@ class NumpyGraph {
   For purpose_;
   bool writes_;  // some call of the tape does
   std::map<ValueId, Call> calls_;
-  std::vector<ArrayRef> copies_;  // of what has strides below zero
+  /// Of what has strides below zero.
+  struct Copies {
+    std::vector<ArrayRef> all;
+    std::vector<std::pair<ArrayRef, ArrayRef>>
+        views;                    // what runs backwards, and its copy, where tensors have no such views
+    std::vector<ArrayRef> stale;  // copies whose memory was written since
+  };
+  Copies copies_;
   struct TurnedInput {
     ArrayRef copy, memory;
     std::vector<int64_t> dims;
   };
   std::vector<TurnedInput> turned_inputs_;  // those among them that came in so
   std::vector<LateView> late_views_;
-  struct Snapshot {
-    ArrayRef of, copy;
-  };
-  std::vector<Snapshot> snapshots_;  // copies that stand for views that run backwards, where tensors have none
-  std::vector<ArrayRef> stale_;      // those among them whose memory was written since
-  bool late_ = false;                // the result that is being set is one
+  bool late_ = false;  // the result that is being set is one
   Tests tests_;
   Ref errstate_;
   FloatFaults faults_;     // of the call that is being added

@@ -494,7 +494,10 @@ void add_numpy_join_rules(NumpyRuleTable& table) {
 }
 
 void add_numpy_flip_rules(NumpyRuleTable& table) {
-  table.insert({{"flip", rule_flip}, {"flipud", rule_flipud}, {"fliplr", rule_fliplr}, {"rot90", rule_rot90}});
+  table.emplace("flip", rule_flip);
+  table.emplace("flipud", rule_flipud);
+  table.emplace("fliplr", rule_fliplr);
+  table.emplace("rot90", rule_rot90);
 }
 
 }  // namespace tatara::capture
