@@ -152,11 +152,24 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
 
 namespace tatara {
 
-bool PlanKernel::decides() const {
-  return std::any_of(fused_ops.begin(), fused_ops.end(), [](const std::string& op) {
+namespace {
+
+template <typename Fn>
+bool any_operator(const PlanKernel& kernel, Fn&& fits) {
+  return std::any_of(kernel.fused_ops.begin(), kernel.fused_ops.end(), [&](const std::string& op) {
     const OpDef* def = OpRegistry::global().find(op);
-    return def != nullptr && def->decides;
+    return def != nullptr && fits(*def);
   });
+}
+
+}  // namespace
+
+bool PlanKernel::decides() const {
+  return any_operator(*this, [](const OpDef& op) { return op.decides; });
+}
+
+bool PlanKernel::fails_as_host() const {
+  return any_operator(*this, [](const OpDef& op) { return op.traits.fails_as_host; });
 }
 
 }  // namespace tatara

@@ -179,7 +179,9 @@ void emit_group(State& s, int unit) {
   for (const Expr e : space.dims) elements = elements * e;
   const std::vector<RowCopy> copies = copy_into_row_order(s, group, dry.accesses, elements);
   NestPlan plan = plan_nest(s, space, dry.accesses, dry.index_uses, true, product_lanes(s, group));
-  if (auto apart = parts_side_by_side(s, group, dry.accesses, dry.index_uses, plan, dry.work.operations)) {
+  if (auto whole = whole_blocks(s, group, dry.accesses, dry.index_uses)) {
+    plan = std::move(*whole);
+  } else if (auto apart = parts_side_by_side(s, group, dry.accesses, dry.index_uses, plan, dry.work.operations)) {
     plan = std::move(*apart);
   }
   if (space.has_reduction && !s.options.gpu) keep_between_walks(s, group, dry.accesses, plan, trial.needed_twice());

@@ -4,11 +4,10 @@
 #include <functional>
 #include <map>
 
-#include "schedule/nest_builder.h"
+#include "schedule/loop_order.h"
 #include "support/cancel.h"
 #include "support/error.h"
 #include "support/log.h"
-#include "support/options.h"
 
 namespace tatara::sched {
 
@@ -327,6 +326,7 @@ class Former {
       split = unit.group.members;
       for (Member& m : split) try_member(s_, *refined, split, id, m).give_to(m);
     }
+    keep_blocks_whole(s_, split.empty() ? unit.group.members : split, member);
     if (unit.kind == Unit::Kind::kProduct) {
       if (!product_takes(s_, unit, member, trial.ops)) throw CannotFuse{"too much to do for each element of a product"};
     } else if (s_.options.gpu) {

@@ -52,10 +52,19 @@ class alignas(64) LoweredNode final : public LowerContext {
     return output == 0 ? static_cast<bool>(first_element_)
                        : output <= other_elements_.size() && other_elements_[output - 1];
   }
+  /// An output whose elements are computed in blocks of its last dimensions.
+  struct Block {
+    size_t dims = 0;
+    int64_t elements = 1;
+    BlockFn all;
+  };
+  /// Null: it is none.
+  const Block* block_of(size_t output) const { return output < blocks_.size() ? blocks_[output].get() : nullptr; }
   const ElementFn& element(size_t output) const { return output == 0 ? first_element_ : other_elements_[output - 1]; }
   /// Of a view: where in the operand an element lies.
   std::vector<Expr> view_map(std::span<const Expr> indices) const { return view_map_(indices); }
   void pointwise(int output, ElementFn fn) override;
+  void block(int output, size_t dims, BlockFn fn) override;
   void view(std::function<std::vector<Expr>(std::span<const Expr>)> map) override;
   void reduction(ReductionDef def) override;
   void scan(ReductionDef def, bool is_reverse) override;
@@ -79,6 +88,7 @@ class alignas(64) LoweredNode final : public LowerContext {
   std::function<std::vector<Expr>(std::span<const Expr>)> view_map_;
   // Most nodes have none of these, and a large graph has many nodes.
   std::vector<ElementFn> other_elements_;
+  std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<ReductionDef> reduction_;
   std::unique_ptr<ScatterDef> scatter_;
   std::unique_ptr<SortDef> sort_;

@@ -77,6 +77,11 @@ bool share_weight(State& s, const Group& group, NestPlan& plan);
 std::optional<NestPlan> parts_side_by_side(State& s, const Group& group, const std::vector<Access>& accesses,
                                            const std::vector<Expr>& index_uses, const NestPlan& chosen,
                                            double operations);
+/// The nest of which an iteration computes all elements of a matrix; nullopt: the group has no matrices.
+std::optional<NestPlan> whole_blocks(State& s, const Group& group, const std::vector<Access>& accesses,
+                                     const std::vector<Expr>& index_uses);
+/// Throws CannotFuse where that would no longer be possible.
+void keep_blocks_whole(State& s, const std::vector<Member>& others, const Member& member);
 /// The dim along which products on a CPU want the vector loop; invalid: there are none.
 Expr product_lanes(State& s, const Group& group);
 /// Products on a CPU: several rows side by side in registers, and chunks of columns that stay in the cache. False: the group has none.

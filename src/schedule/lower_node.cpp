@@ -35,6 +35,15 @@ void LoweredNode::pointwise(int output, ElementFn fn) {
   other_elements_[static_cast<size_t>(output) - 1] = std::move(fn);
 }
 
+void LoweredNode::block(int output, size_t dims, BlockFn fn) {
+  auto made = std::make_unique<Block>(Block{dims, 1, fn});
+  const std::vector<Expr>& sizes = result(output).sizes;
+  for (size_t d = sizes.size() - dims; d < sizes.size(); ++d) made->elements *= sizes[d].const_value();
+  LowerContext::block(output, dims, std::move(fn));
+  blocks_.resize(node_.outputs.size());
+  blocks_[static_cast<size_t>(output)] = std::move(made);
+}
+
 void LoweredNode::view(std::function<std::vector<Expr>(std::span<const Expr>)> map) {
   kind = Kind::kView;
   view_map_ = std::move(map);

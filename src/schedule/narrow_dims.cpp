@@ -58,6 +58,41 @@ double cost_side_by_side(State& s, Expr lane, const std::vector<Access>& accesse
   return cost;
 }
 
+/// The nest of which an iteration computes all elements along the dims from `first` on, and lanes lie along another one; nullopt: there
+/// is none.
+std::optional<NestPlan> without_last_dims(State& s, const Space& space, const std::vector<Access>& accesses,
+                                          const std::vector<Expr>& index_uses, size_t first) {
+  NestPlan plan;
+  const auto has_lanes = [&](Expr dim) {
+    if (!dim.valid()) return false;
+    plan = plan_nest(s, space, accesses, index_uses, true, dim);
+    if (plan.tile || plan.outer.empty() || plan.outer.back().kind != LoopKind::kVector) return false;
+    const auto along = plan.substitution.find(dim);
+    return along != plan.substitution.end() && along->second.contains(plan.outer.back().var) &&
+           s.hint(plan.outer.back().extent, 64) >= kLeastLanes;
+  };
+  // The dim before them stands for all that follow each other with it.
+  if (first == 0) return {};
+  if (!has_lanes(space.symbols[first - 1]) && !has_lanes(longest_of(s, space, first))) return {};
+  for (size_t d = first; d < space.dims.size(); ++d) {
+    const auto own = std::find_if(plan.outer.begin(), plan.outer.end(), [&](const LoopSpec& loop) {
+      return loop.dim == space.symbols[d] && loop.kind == LoopKind::kParallel && loop.extent == space.dims[d];
+    });
+    if (own == plan.outer.end()) return {};
+    plan.outer.erase(own);
+    plan.copies.push_back({space.symbols[d], space.dims[d].const_value()});
+  }
+  return plan;
+}
+
+/// How many elements of a matrix are computed together; 1: the member is none.
+int64_t block_elements(State& s, const Member& m) {
+  if (m.kind != Member::Kind::kStore) return 1;
+  const LoweredNode& node = *s.nodes[static_cast<size_t>(m.node)];
+  const LoweredNode::Block* const block = node.block_of(static_cast<size_t>(s.graph.value(m.value).output_index));
+  return block == nullptr ? 1 : block->elements;
+}
+
 }  // namespace
 
 std::optional<NestPlan> parts_side_by_side(State& s, const Group& group, const std::vector<Access>& accesses,
@@ -82,26 +117,41 @@ std::optional<NestPlan> parts_side_by_side(State& s, const Group& group, const s
   const int64_t lanes = std::max<int64_t>(s.options.vector_bytes / bytes, 1);
   const double apart = cost_side_by_side(s, space.symbols[first - 1], accesses, narrow, operations, count);
   if (apart > kPays * cost_of_choosing(s, chosen, accesses, operations, lanes, count)) return {};
-  NestPlan plan;
-  const auto has_lanes = [&](Expr dim) {
-    if (!dim.valid()) return false;
-    plan = plan_nest(s, space, accesses, index_uses, true, dim);
-    if (plan.tile || plan.outer.empty() || plan.outer.back().kind != LoopKind::kVector) return false;
-    const auto along = plan.substitution.find(dim);
-    return along != plan.substitution.end() && along->second.contains(plan.outer.back().var) &&
-           s.hint(plan.outer.back().extent, 64) >= kLeastLanes;
-  };
-  // The dim before them stands for all that follow each other with it.
-  if (!has_lanes(space.symbols[first - 1]) && !has_lanes(longest_of(s, space, first))) return {};
-  for (size_t d = first; d < space.dims.size(); ++d) {
-    const auto own = std::find_if(plan.outer.begin(), plan.outer.end(), [&](const LoopSpec& loop) {
-      return loop.dim == space.symbols[d] && loop.kind == LoopKind::kParallel && loop.extent == space.dims[d];
-    });
-    if (own == plan.outer.end()) return {};
-    plan.outer.erase(own);
-    plan.copies.push_back({space.symbols[d], space.dims[d].const_value()});
-  }
+  std::optional<NestPlan> plan = without_last_dims(s, space, accesses, index_uses, first);
+  if (!plan) return {};
   s.note(s.name_of(group.members.front().value), str_cat(count, " parts side by side"));
+  return plan;
+}
+
+void keep_blocks_whole(State& s, const std::vector<Member>& others, const Member& member) {
+  const auto reduces = [](const Member& m) { return m.kind == Member::Kind::kReduce || !m.full; };
+  const auto is_whole = [&s](const Member& m) { return block_elements(s, m) > 1; };
+  const auto any = [&](const auto& fits) { return fits(member) || std::any_of(others.begin(), others.end(), fits); };
+  if (any(is_whole) && any(reduces)) throw CannotFuse{"an iteration computes whole matrices"};
+}
+
+std::optional<NestPlan> whole_blocks(State& s, const Group& group, const std::vector<Access>& accesses,
+                                     const std::vector<Expr>& index_uses) {
+  const Space& space = *group.space;
+  if (space.has_reduction) return {};
+  int64_t elements = 1;
+  for (const Member& m : group.members) elements = std::max(elements, block_elements(s, m));
+  size_t first = space.dims.size();
+  int64_t count = 1;
+  while (first > 0 && count < elements && space.dims[first - 1].is_const()) {
+    count *= space.dims[--first].const_value();
+  }
+  if (elements == 1 || count != elements) return {};
+  std::optional<NestPlan> plan = without_last_dims(s, space, accesses, index_uses, first);
+  if (!plan) {
+    // Too few for lanes.
+    plan = plain_nest(space);
+    plan->outer.resize(first);
+    for (size_t d = first; d < space.dims.size(); ++d) {
+      plan->copies.push_back({space.symbols[d], space.dims[d].const_value()});
+    }
+  }
+  s.note(s.name_of(group.members.front().value), str_cat("matrices of ", count, " elements, each by one iteration"));
   return plan;
 }
 

@@ -411,7 +411,8 @@ ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) 
       const SourceLocation* const outer = std::exchange(location, &node->node().location);
       const auto output = static_cast<size_t>(state_.graph.value(v).output_index);
       TATARA_CHECK(node->has_element(output), node->node().op->name, " lacks an output");
-      result = round(node->element(output)(builder, indices), state_.graph.type(v).dtype);
+      const auto whole = mask == kNoScalar ? eval_block(builder, *node, output, indices) : std::nullopt;
+      result = whole ? *whole : round(node->element(output)(builder, indices), state_.graph.type(v).dtype);
       location = outer;
       fused(*node);
     }
@@ -419,6 +420,34 @@ ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) 
   const int d = std::max(scalar_depth_[static_cast<size_t>(result)],
                          mask == kNoScalar ? 0 : scalar_depth_[static_cast<size_t>(mask)]);
   at(clamp_depth(d)).evals.emplace(key, result);
+  return result;
+}
+
+std::optional<ScalarId> NestBuilder::eval_block(NodeBuilder& builder, const LoweredNode& node, size_t output,
+                                                const std::vector<Expr>& indices) {
+  const LoweredNode::Block* const block = node.block_of(output);
+  if (block == nullptr || block->dims == 0) return std::nullopt;
+  const size_t before = indices.size() - block->dims;
+  const TensorType& type = node.result(static_cast<int>(output));
+  int64_t wanted = 0;
+  for (size_t d = before; d < indices.size(); ++d) {
+    if (!indices[d].is_const()) return std::nullopt;
+    wanted = wanted * type.sizes[d].const_value() + indices[d].const_value();
+  }
+  const std::vector<ScalarId> all = block->all(builder, std::span(indices).first(before));
+  ScalarId result = kNoScalar;
+  std::vector<Expr> at = indices;
+  for (size_t i = 0; i < all.size(); ++i) {
+    auto rest = static_cast<int64_t>(i);
+    for (size_t d = indices.size(); d-- > before;) {
+      const int64_t length = type.sizes[d].const_value();
+      at[d] = ctx().constant(rest % length);
+      rest /= length;
+    }
+    const ScalarId x = round(all[i], type.dtype);
+    if (static_cast<int64_t>(i) == wanted) result = x;
+    remember(node.node().outputs[output], at, x);
+  }
   return result;
 }
 

@@ -132,6 +132,10 @@ class NestBuilder {
     std::pmr::map<IndirectKey, Expr> indirects;
   };
 
+  /// The element at these indices of what is computed in blocks, where they tell which of its block: the others are remembered.
+  std::optional<ScalarId> eval_block(class NodeBuilder& builder, const LoweredNode& node, size_t output,
+                                     const std::vector<Expr>& indices);
+
   int depth() const { return static_cast<int>(scopes_.size()) - 1; }
   int depth_of(Expr e) const;
   int clamp_depth(int d) const { return d < floor_ ? floor_ : d; }

@@ -118,6 +118,7 @@ struct PlanKernel {
   std::vector<std::string> fault_sites;       // message per IndexValue site
   /// Whether it looks at conditions that the program has asked for.
   bool decides() const;
+  bool fails_as_host() const;
 };
 
 /// Product of schedule/; runtime/plan/executable.h adds the code and runs it.

@@ -156,6 +156,12 @@ void realise(State& s, ValueId v, const Wanted& wanted) {
   make_root(s, base_of(s, v), true);
 }
 
+/// Whether a matrix has to be taken apart for an element.
+bool is_block(const State& s, ValueId v) {
+  const LoweredNode* const node = s.producer(v);
+  return node != nullptr && node->block_of(static_cast<size_t>(s.graph.value(v).output_index)) != nullptr;
+}
+
 /// `operand` varies along the innermost dimension and is read again for many outer indices of `v`: computing it anew for each
 /// cannot be hoisted out of the inner loop.
 bool broadcast_inside(State& s, ValueId operand, ValueId v) {
@@ -196,9 +202,11 @@ void count_costs(State& s, const LoweredNode& node) {
     for (size_t k = 0; k < node.operands.size(); ++k) {
       const ValueId base = base_of_views(s, node.operands[k]);
       const ValueInfo& from = s.values[static_cast<size_t>(base)];
-      // Written out, a reduction reads each element once, too.
-      const bool repeated = (p.reads[k].size() > 1 && !node.written_out) || p.looked_up[k];
+      // Written out, a reduction reads each element once, too, and what takes a matrix apart each of the matrix.
+      const bool once = node.written_out || node.block_of(i) != nullptr;
+      const bool repeated = (p.reads[k].size() > 1 && !once) || p.looked_up[k];
       const double times = elements_of(s, v) / std::max(elements_of(s, base), 1.0);
+      if (is_block(s, base) && !from.root && times > 1) make_root(s, base, false);
       if (from.has_short && !from.root && from.cost * (times - 1) > kWorthMemory) make_root(s, base, false);
       if (repeated && !from.root && from.cost > kCheapOps) make_root(s, base, false);
       if (!from.root && from.functions > 0 && broadcast_inside(s, base, v)) make_root(s, base, false);
@@ -404,6 +412,10 @@ void choose_roots(State& s) {
     switch (node->kind) {
       case Kind::kElement:
         count_costs(s, *node);
+        for (size_t output = 0; output < node->node().outputs.size(); ++output) {
+          const LoweredNode::Block* const block = node->block_of(output);
+          if (block != nullptr && block->dims > 0) make_root(s, node->node().outputs[output], false);
+        }
         if (changes_order(s, *node)) make_root(s, node->node().outputs[0], true);
         break;
       case Kind::kView: count_costs(s, *node); break;

@@ -458,8 +458,10 @@ CompiledRunner::Tried CompiledRunner::after_error(const Error& error) {
   const std::vector<PlanKernel>& kernels = executable_->plan().kernels;
   const bool decides = std::any_of(kernels.begin(), kernels.end(), [](const PlanKernel& k) { return k.decides(); });
   if (decides && !let_go_ && transaction != nullptr && transaction->can_undo()) return Tried::kBroken;
+  const bool words_it =
+      std::none_of(kernels.begin(), kernels.end(), [](const PlanKernel& k) { return k.fails_as_host(); });
   // The program's own error is the same as the tape's.
-  return error.kind() == "IndexError" || let_go_ ? Tried::kFailed : Tried::kBroken;
+  return (error.kind() == "IndexError" && words_it) || let_go_ ? Tried::kFailed : Tried::kBroken;
 }
 
 CompiledRunner::Tried CompiledRunner::try_run(std::vector<Ref>& env, TorchApi& api) {

@@ -50,6 +50,9 @@ class LoopBuilder {
 
 using ElementFn = std::function<ScalarId(LoopBuilder&, std::span<const Expr> indices)>;
 
+/// All elements of the last dimensions, in order, at indices of the dimensions before them.
+using BlockFn = std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const Expr> before)>;
+
 /// A reduction or scan of k values with an associative combine function.
 struct ReductionDef {
   std::vector<int64_t> dims;            // reduced (or scanned: exactly one) dimensions of the input
@@ -107,6 +110,9 @@ class LowerContext {
 
   /// Output i is defined element by element, in the output's dtype or its compute dtype (it is cast on store).
   virtual void pointwise(int output, ElementFn fn) = 0;
+  /// Output i in blocks of its last `dims` dimensions (none: of one element), which are short and of known length. What computes one
+  /// element of a block computes all: an iteration does a whole block.
+  virtual void block(int output, size_t dims, BlockFn fn);
   /// Output 0 is operand 0 seen through an index map: out[i] = in[map(i)]. Views keep being free of memory traffic.
   virtual void view(std::function<std::vector<Expr>(std::span<const Expr>)> map) = 0;
   virtual void reduction(ReductionDef def) = 0;

@@ -201,6 +201,10 @@ struct OpTraits {
   /// In place it writes nothing where it changes nothing (dropout).
   bool may_write_nothing = false;
 
+  // ---- errors
+  /// A kernel of it stops where the host raises an error, which only the host words: the calls run in eager then.
+  bool fails_as_host = false;
+
   // ---- reports
   /// Kernels that do something else besides are not named after it.
   bool unnamed = false;

@@ -112,6 +112,29 @@ std::vector<TensorType> solve_meta(MetaContext& m) {
   return {contiguous_type(m.ctx(), right.dtype, right.device, std::move(sizes))};
 }
 
+/// The same with a number for each matrix of A: which pivot is zero.
+std::vector<TensorType> solve_and_info_meta(MetaContext& m) {
+  std::vector<TensorType> types = solve_meta(m);
+  const TensorType& a = m.tensor(0);
+  const std::vector<Expr> batch(a.sizes.begin(), a.sizes.end() - 2);
+  types.push_back(contiguous_type(m.ctx(), DType::kInt32, a.device, batch));
+  return types;
+}
+
+/// (A, pivot): the factors, the rows that were exchanged and, of those with `info`, which pivot is zero.
+std::vector<TensorType> lu_meta(MetaContext& m, bool with_info) {
+  const TensorType& type = m.tensor(0);
+  const bool numbers = is_floating(type.dtype) || is_complex(type.dtype);
+  if (type.dim() < 2 || !numbers || !m.boolean(1)) throw InvalidArgument("an LU factorization of such an operand");
+  const std::vector<Expr> batch(type.sizes.begin(), type.sizes.end() - 2);
+  std::vector<Expr> pivots = batch;
+  pivots.push_back(m.ctx().min(type.sizes.back(), type.sizes[type.sizes.size() - 2]));
+  std::vector<TensorType> types{by_columns(m.ctx(), type, type.sizes),
+                                contiguous_type(m.ctx(), DType::kInt32, type.device, std::move(pivots))};
+  if (with_info) types.push_back(contiguous_type(m.ctx(), DType::kInt32, type.device, batch));
+  return types;
+}
+
 /// (B, L, upper), of whose matrices A = L L^T is made.
 std::vector<TensorType> cholesky_solve_meta(MetaContext& m) {
   const TensorType &right = m.tensor(0), &factor = m.tensor(1);
@@ -224,6 +247,10 @@ void register_matrix_rules(OpRegistry& r) {
   for (const char* name : {"linalg_inv_ex", "linalg_cholesky_ex"}) r.amend(name).meta = matrix_and_info_meta;
   r.amend("linalg_solve_triangular").meta = solve_triangular_meta;
   r.amend("linalg_solve").meta = solve_meta;
+  r.amend("linalg_solve_ex").meta = solve_and_info_meta;
+  r.amend("linalg_lu_factor").meta = [](MetaContext& m) { return lu_meta(m, false); };
+  r.amend("linalg_lu_factor_ex").meta = [](MetaContext& m) { return lu_meta(m, true); };
+  r.amend("cholesky_inverse").meta = matrix_meta;
   r.amend("cholesky_solve").meta = cholesky_solve_meta;
   // Complex numbers and the like are left to the host's derivative.
   const auto derive = [&r](const char* name, void (*rule)(VjpContext&, const VjpFn&)) {
