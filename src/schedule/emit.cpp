@@ -169,7 +169,7 @@ bool PlanKernel::decides() const {
 }
 
 bool PlanKernel::fails_as_host() const {
-  return any_operator(*this, [](const OpDef& op) { return op.traits.fails_as_host; });
+  return any_operator(*this, [](const OpDef& op) { return op.per_matrix; });
 }
 
 }  // namespace tatara

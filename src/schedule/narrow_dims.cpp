@@ -85,12 +85,11 @@ std::optional<NestPlan> without_last_dims(State& s, const Space& space, const st
   return plan;
 }
 
-/// How many elements of a matrix are computed together; 1: the member is none.
-int64_t block_elements(State& s, const Member& m) {
-  if (m.kind != Member::Kind::kStore) return 1;
+/// Null: the member takes no matrices apart.
+const LoweredNode::Block* block_of(State& s, const Member& m) {
+  if (m.kind != Member::Kind::kStore) return nullptr;
   const LoweredNode& node = *s.nodes[static_cast<size_t>(m.node)];
-  const LoweredNode::Block* const block = node.block_of(static_cast<size_t>(s.graph.value(m.value).output_index));
-  return block == nullptr ? 1 : block->elements;
+  return node.block_of(static_cast<size_t>(s.graph.value(m.value).output_index));
 }
 
 }  // namespace
@@ -125,7 +124,7 @@ std::optional<NestPlan> parts_side_by_side(State& s, const Group& group, const s
 
 void keep_blocks_whole(State& s, const std::vector<Member>& others, const Member& member) {
   const auto reduces = [](const Member& m) { return m.kind == Member::Kind::kReduce || !m.full; };
-  const auto is_whole = [&s](const Member& m) { return block_elements(s, m) > 1; };
+  const auto is_whole = [&s](const Member& m) { return block_of(s, m) != nullptr; };
   const auto any = [&](const auto& fits) { return fits(member) || std::any_of(others.begin(), others.end(), fits); };
   if (any(is_whole) && any(reduces)) throw CannotFuse{"an iteration computes whole matrices"};
 }
@@ -135,7 +134,9 @@ std::optional<NestPlan> whole_blocks(State& s, const Group& group, const std::ve
   const Space& space = *group.space;
   if (space.has_reduction) return {};
   int64_t elements = 1;
-  for (const Member& m : group.members) elements = std::max(elements, block_elements(s, m));
+  for (const Member& m : group.members) {
+    if (const LoweredNode::Block* const block = block_of(s, m)) elements = std::max(elements, block->elements);
+  }
   size_t first = space.dims.size();
   int64_t count = 1;
   while (first > 0 && count < elements && space.dims[first - 1].is_const()) {

@@ -156,12 +156,6 @@ void realise(State& s, ValueId v, const Wanted& wanted) {
   make_root(s, base_of(s, v), true);
 }
 
-/// Whether a matrix has to be taken apart for an element.
-bool is_block(const State& s, ValueId v) {
-  const LoweredNode* const node = s.producer(v);
-  return node != nullptr && node->block_of(static_cast<size_t>(s.graph.value(v).output_index)) != nullptr;
-}
-
 /// `operand` varies along the innermost dimension and is read again for many outer indices of `v`: computing it anew for each
 /// cannot be hoisted out of the inner loop.
 bool broadcast_inside(State& s, ValueId operand, ValueId v) {
@@ -206,7 +200,6 @@ void count_costs(State& s, const LoweredNode& node) {
       const bool once = node.written_out || node.block_of(i) != nullptr;
       const bool repeated = (p.reads[k].size() > 1 && !once) || p.looked_up[k];
       const double times = elements_of(s, v) / std::max(elements_of(s, base), 1.0);
-      if (is_block(s, base) && !from.root && times > 1) make_root(s, base, false);
       if (from.has_short && !from.root && from.cost * (times - 1) > kWorthMemory) make_root(s, base, false);
       if (repeated && !from.root && from.cost > kCheapOps) make_root(s, base, false);
       if (!from.root && from.functions > 0 && broadcast_inside(s, base, v)) make_root(s, base, false);
@@ -413,8 +406,7 @@ void choose_roots(State& s) {
       case Kind::kElement:
         count_costs(s, *node);
         for (size_t output = 0; output < node->node().outputs.size(); ++output) {
-          const LoweredNode::Block* const block = node->block_of(output);
-          if (block != nullptr && block->dims > 0) make_root(s, node->node().outputs[output], false);
+          if (node->block_of(output) != nullptr) make_root(s, node->node().outputs[output], false);
         }
         if (changes_order(s, *node)) make_root(s, node->node().outputs[0], true);
         break;

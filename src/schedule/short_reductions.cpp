@@ -64,10 +64,11 @@ std::vector<ScalarId> total(const LoweredNode& node, LoopBuilder& b, std::span<c
   return def.finish ? def.finish(b, acc, out) : acc;
 }
 
-/// Whether a list of tensors is joined among what computes the value.
+/// Whether a list of tensors is joined among what computes the value, or a matrix is taken apart.
 bool has_joined_parts(const Graph& g, ValueId v, int& looked) {
   const Node* node = g.producer(v);
   if (node == nullptr || ++looked > kMostLooked) return false;
+  if (node->op->per_matrix) return true;
   if (node->op->kind != OpKind::kPointwise && node->op->kind != OpKind::kView) return false;
   const bool list = !node->args.empty() && std::holds_alternative<TensorList>(node->args[0]);
   if (list && node->op->kind == OpKind::kPointwise) return true;

@@ -201,10 +201,6 @@ struct OpTraits {
   /// In place it writes nothing where it changes nothing (dropout).
   bool may_write_nothing = false;
 
-  // ---- errors
-  /// A kernel of it stops where the host raises an error, which only the host words: the calls run in eager then.
-  bool fails_as_host = false;
-
   // ---- reports
   /// Kernels that do something else besides are not named after it.
   bool unnamed = false;
@@ -239,6 +235,8 @@ struct OpDef {
   bool checks_values = false;
   /// It stops where a condition that the program has asked for falls otherwise than in the trace.
   bool decides = false;
+  /// An iteration takes a small matrix apart. Where the host raises an error a kernel stops, and the calls run in eager, which words it.
+  bool per_matrix = false;
 
   // Derivatives, attached by the families derivatives_*. Without any of these a result that would need a gradient is
   // Unsupported.

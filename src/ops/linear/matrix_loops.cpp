@@ -162,27 +162,25 @@ ScalarMatrix MatrixLoops::inverse(const ScalarFactors& f) const {
 ScalarMatrix MatrixLoops::cholesky(const ScalarMatrix& a, ScalarId* failed_at) const {
   ScalarMatrix l{n_, std::vector<ScalarId>(n_ * n_, zero())};
   const Calc r = real();
-  std::vector<ScalarId> minors;
+  ScalarId failed = b_.constant_int(0, DType::kInt32);
   for (size_t j = 0; j < n_; ++j) {
+    const ScalarId going = b_.compare(Op::kEq, failed, b_.constant_int(0, DType::kInt32));
     ScalarId left = a(j, j);
     for (size_t k = 0; k < j; ++k) left = minus_product(left, l(j, k), conjugate(l(j, k)));
     if (is_complex(c_.t)) left = b_.apply1(Op::kReal, left);
-    minors.push_back(left);
-    const ScalarId root = b_.apply1(Op::kSqrt, left);
-    const ScalarId diagonal = b_.cast(root, c_.t);
-    l(j, j) = diagonal;
+    const ScalarId positive = b_.compare(Op::kLt, r.c(0), left);
+    const ScalarId number = b_.constant_int(static_cast<int64_t>(j) + 1, DType::kInt32);
+    failed = b_.select(b_.apply2(Op::kOr, positive, b_.apply1(Op::kNot, going)), failed, number);
+    const ScalarId done = b_.compare(Op::kEq, failed, b_.constant_int(0, DType::kInt32));
+    const ScalarId root = b_.cast(b_.apply1(Op::kSqrt, left), c_.t);
+    l(j, j) = b_.select(done, root, b_.select(going, b_.cast(left, c_.t), a(j, j)));
     for (size_t i = j + 1; i < n_; ++i) {
       ScalarId x = a(i, j);
       for (size_t k = 0; k < j; ++k) x = minus_product(x, l(i, k), conjugate(l(j, k)));
-      l(i, j) = c_.div(x, diagonal);
+      l(i, j) = b_.select(done, c_.div(x, root), a(i, j));
     }
   }
-  if (failed_at == nullptr) return l;
-  *failed_at = b_.constant_int(0, DType::kInt32);
-  for (size_t j = n_; j-- > 0;) {
-    const ScalarId positive = b_.compare(Op::kLt, r.c(0), minors[j]);
-    *failed_at = b_.select(positive, *failed_at, b_.constant_int(static_cast<int64_t>(j) + 1, DType::kInt32));
-  }
+  *failed_at = failed;
   return l;
 }
 

@@ -52,7 +52,7 @@ class MatrixLoops {
   ScalarMatrix inverse(const ScalarFactors& f) const;
 
   /// The lower factor of a matrix, of which the lower triangle is read, and the number of the first minor that is not positive
-  /// (0: all are).
+  /// (0: all are): from there on elements stay what they were.
   ScalarMatrix cholesky(const ScalarMatrix& a, ScalarId* failed_at) const;
   /// Of a triangle of `a` (`unit`: with a diagonal of ones).
   std::vector<ScalarId> solve_triangular(const ScalarMatrix& a, std::vector<ScalarId> right, bool upper,

@@ -1,5 +1,5 @@
 // Operators on batches of small matrices, as loops over the batch: each iteration takes one matrix apart. The host's operators are made of
-// them (ops/host/small_matrix_parts.cpp); no program has them. Right sides are rows, that is, transposed.
+// them (ops/linear/small_matrix_parts.cpp); no program has them. Right sides are rows, that is, transposed.
 #include <utility>
 
 #include "ops/linear/matrix_loops.h"
@@ -45,7 +45,7 @@ std::vector<TensorType> slogdet_types(MetaContext& m) {
 
 // ---- Loops ------------------------------------------------------------------------------------------------------------
 
-/// The program's error, which the call has in eager (OpTraits::fails_as_host).
+/// The program's error, which the call has in eager (OpDef::per_matrix).
 void stop_if(LoopBuilder& b, ScalarId info) {
   const ScalarId failed = b.compare(Op::kNe, info, b.constant_int(0, DType::kInt32));
   b.indirect(b.cast(failed, DType::kInt64), b.ctx().constant(1), false, true);
@@ -213,7 +213,7 @@ void lower_cholesky(LowerContext& c) {
   per_matrix(c, 0, 2, 0, [upper, checked](const MatrixLoops& m, LoopBuilder& b, Before before) {
     const ScalarMatrix a = m.load(0, before);
     ScalarId failed_at = loops::kNoScalar;
-    const ScalarMatrix l = m.cholesky(upper ? m.transposed(a, true) : a, checked ? &failed_at : nullptr);
+    const ScalarMatrix l = m.cholesky(upper ? m.transposed(a, true) : a, &failed_at);
     if (checked) stop_if(b, failed_at);
     return upper ? m.transposed(l, true).elements : l.elements;
   });
@@ -237,7 +237,7 @@ void register_small_matrices(OpRegistry& r) {
   const auto add = [&r](const char* name, const char* schema, MetaFn meta, LowerFn lower) {
     OpDef def = make_op({name, OpKind::kIndexing, schema, ""}, std::move(meta), nullptr, std::move(lower));
     def.batch = batch_as_is;
-    def.traits.fails_as_host = true;
+    def.per_matrix = true;
     r.add(std::move(def));
   };
   add("small_inverse", "(Tensor a, bool checked) -> Tensor", like_operand(0), lower_inverse);

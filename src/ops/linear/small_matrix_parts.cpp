@@ -29,7 +29,8 @@ bool is_small(ExprContext& ctx, const TensorType& type, Errors errors) {
   if (type.dim() < 2 || !numbers || dtype_size(dtype) < 4) return false;
   const Expr n = type.sizes.back();
   if (!n.is_const() || !(type.sizes[type.sizes.size() - 2] == n)) return false;
-  if (n.const_value() < 1 || n.const_value() > kMostSmallMatrix) return false;
+  // Of one complex number the host takes other ways with infinities.
+  if (n.const_value() < (is_complex(dtype) ? 2 : 1) || n.const_value() > kMostSmallMatrix) return false;
   if (!has_elements(ctx, type)) return false;
   return type.device.kind == DeviceKind::kCpu || (type.device.kind == DeviceKind::kCuda && errors == Errors::kNone);
 }
@@ -86,7 +87,8 @@ ValueId solve_by_loops(GraphBuilder& b, std::span<const Arg> arguments, bool che
   const Args args(b, arguments);
   const TensorType a = args.type(0), right = args.type(1);
   const bool left = args.flag(2);
-  if (!is_small(b.ctx(), a, checked ? Errors::kRaised : Errors::kNone) || !has_elements(b.ctx(), right)) return kNoValue;
+  if (!is_small(b.ctx(), a, checked ? Errors::kRaised : Errors::kNone) || !has_elements(b.ctx(), right))
+    return kNoValue;
   const bool vectors = are_vectors(b.ctx(), a, right);
   if (vectors && !left) return kNoValue;
   ValueId matrix = left ? args.tensor(0) : turned(b, args.tensor(0));
@@ -152,9 +154,10 @@ Values cholesky_solve_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   return {turned(b, b.op("small_cholesky_solve", {TensorArg{rows}, TensorArg{factor}, arguments[2]}))};
 }
 
-/// (L, upper)
+/// (L, upper). Of complex diagonals LAPACK takes another part for each size.
 Values cholesky_inverse_parts(GraphBuilder& b, std::span<const Arg> arguments) {
-  if (!is_small(b.ctx(), Args(b, arguments).type(0), Errors::kRaised)) return {};
+  const TensorType type = Args(b, arguments).type(0);
+  if (!is_small(b.ctx(), type, Errors::kRaised) || is_complex(type.dtype)) return {};
   return {b.op("small_cholesky_inverse", {arguments[0], arguments[1]})};
 }
 
@@ -286,9 +289,7 @@ void logdet_of_small(VjpContext& v, const VjpFn& by_host) {
 }
 
 /// More matrices: those of each example.
-bool batch_small(BatchContext& c) {
-  return is_small(c.ctx(), c.args().type(0), Errors::kNone) && batch_as_is(c);
-}
+bool batch_small(BatchContext& c) { return is_small(c.ctx(), c.args().type(0), Errors::kNone) && batch_as_is(c); }
 
 }  // namespace
 
