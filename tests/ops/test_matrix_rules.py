@@ -34,8 +34,8 @@ FUNCTIONS: dict[str, Of] = {
     "solve": lambda a, b: torch.linalg.solve(a, b),
     "solve from the right": lambda a, b: torch.linalg.solve(a, b, left=False),
     "solve for vectors": lambda a, b: torch.linalg.solve(a, b[..., 0]),
-    "solve for one vector": lambda a, b: torch.linalg.solve(a, b.reshape(-1)[:5]) * a[..., 0],
-    "solve for a matrix that all share": lambda a, b: torch.linalg.solve(a, b.reshape(-1, 5)[:5, :3]),
+    "solve for one vector": lambda a, b: torch.linalg.solve(a, b.reshape(-1)[:7]) * a[..., 0],
+    "solve for a matrix that all share": lambda a, b: torch.linalg.solve(a, b.reshape(-1, 7)[:7, :3]),
     "logdet": lambda a, b: torch.logdet(a)[..., None, None] * b,
     "cholesky_solve": lambda a, b: torch.cholesky_solve(b, torch.linalg.cholesky(symmetric(a))),
     "eigvalsh": lambda a, b: torch.linalg.eigvalsh(symmetric(a))[..., None] * b,
@@ -45,9 +45,9 @@ MATRICES = ["inv", "inverse", "cholesky", "triangular, upper", "solve"]
 
 def operands(*batch: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    a = torch.randn(*batch, 5, 5, dtype=torch.float64, generator=generator)
-    b = torch.randn(*batch, 5, 5, dtype=torch.float64, generator=generator)
-    return (a @ a.mT + 5 * torch.eye(5, dtype=torch.float64)).to(dtype), b.to(dtype)
+    a = torch.randn(*batch, 7, 7, dtype=torch.float64, generator=generator)
+    b = torch.randn(*batch, 7, 7, dtype=torch.float64, generator=generator)
+    return (a @ a.mT + 5 * torch.eye(7, dtype=torch.float64)).to(dtype), b.to(dtype)
 
 
 def grads(function: Of, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -132,7 +132,7 @@ def test_a_singular_matrix_raises_as_in_eager() -> None:
     function = torch.func.vmap(torch.linalg.inv)
     compiled = tatara.compile(function)
     good = operands(2)[0]
-    bad = torch.stack([good[0], torch.zeros(5, 5, dtype=good.dtype)])
+    bad = torch.stack([good[0], torch.zeros(7, 7, dtype=good.dtype)])
     for _ in range(3):
         same(compiled(good), function(good))
     with pytest.raises(torch.linalg.LinAlgError) as theirs:

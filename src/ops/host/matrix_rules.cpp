@@ -243,7 +243,7 @@ bool batch_matrices(BatchContext& c) {
 }  // namespace
 
 void register_matrix_rules(OpRegistry& r) {
-  for (const char* name : {"inverse", "linalg_inv", "linalg_cholesky"}) r.amend(name).meta = matrix_meta;
+  for (const char* name : {"inverse", "linalg_inv", "cholesky", "linalg_cholesky"}) r.amend(name).meta = matrix_meta;
   for (const char* name : {"linalg_inv_ex", "linalg_cholesky_ex"}) r.amend(name).meta = matrix_and_info_meta;
   r.amend("linalg_solve_triangular").meta = solve_triangular_meta;
   r.amend("linalg_solve").meta = solve_meta;

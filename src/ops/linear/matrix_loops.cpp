@@ -4,6 +4,11 @@ namespace tatara::ops {
 
 using Op = ScalarOp;
 
+namespace {
+/// MKL divides the last column of up to so many by its pivot, and multiplies others by the pivot's inverse.
+constexpr size_t kMostDivided = 4;
+}  // namespace
+
 ScalarMatrix MatrixLoops::load(int operand, std::span<const Expr> before) const {
   ScalarMatrix result{n_, {}};
   std::vector<Expr> at(before.begin(), before.end());
@@ -50,6 +55,22 @@ ScalarId MatrixLoops::minus_product(ScalarId a, ScalarId x, ScalarId y) const {
   return b_.apply(Op::kFma, c_.t, operands);
 }
 
+ScalarId MatrixLoops::rounded_product(ScalarId x, ScalarId y) const {
+  if (!is_complex(c_.t)) return c_.mul(x, y);
+  const Calc r = real();
+  const ScalarId xr = b_.apply1(Op::kReal, x), xi = b_.apply1(Op::kImag, x);
+  const ScalarId yr = b_.apply1(Op::kReal, y), yi = b_.apply1(Op::kImag, y);
+  return b_.apply2(Op::kComplex, r.sub(r.mul(xr, yr), r.mul(xi, yi)), r.add(r.mul(xr, yi), r.mul(xi, yr)));
+}
+
+ScalarId MatrixLoops::inverse_of(ScalarId x) const {
+  if (!is_complex(c_.t)) return c_.div(c_.c(1), x);
+  const Calc wide{b_, DType::kFloat64}, r = real();
+  const ScalarId re = b_.cast(b_.apply1(Op::kReal, x), wide.t), im = b_.cast(b_.apply1(Op::kImag, x), wide.t);
+  const ScalarId square = wide.add(wide.mul(re, re), wide.mul(im, im));
+  return b_.apply2(Op::kComplex, b_.cast(wide.div(re, square), r.t), b_.cast(wide.div(wide.neg(im), square), r.t));
+}
+
 void MatrixLoops::exchange(const ScalarFactors& f, size_t k, std::span<ScalarId* const> rows) const {
   const ScalarId own = *rows[k];
   for (size_t r = k + 1; r < n_; ++r) {
@@ -78,9 +99,12 @@ ScalarFactors MatrixLoops::factor(ScalarMatrix a) const {
       exchange(f, k, column);
     }
     const ScalarId singular = b_.compare(Op::kEq, best, real().c(0));
+    const bool divides = !is_complex(c_.t) && n_ <= kMostDivided && k + 2 == n_;
+    const ScalarId factor = divides || k + 1 == n_ ? loops::kNoScalar : inverse_of(a(k, k));
     for (size_t i = k + 1; i < n_; ++i) {
-      a(i, k) = b_.select(singular, a(i, k), c_.div(a(i, k), a(k, k)));
-      for (size_t j = k + 1; j < n_; ++j) a(i, j) = minus_product(a(i, j), a(i, k), a(k, j));
+      const ScalarId part = divides ? c_.div(a(i, k), a(k, k)) : rounded_product(a(i, k), factor);
+      a(i, k) = b_.select(singular, a(i, k), part);
+      for (size_t j = k + 1; j < n_; ++j) a(i, j) = c_.sub(a(i, j), rounded_product(a(i, k), a(k, j)));
     }
   }
   f.lu = std::move(a);
@@ -121,6 +145,15 @@ std::vector<ScalarId> MatrixLoops::solve(const ScalarFactors& f, std::vector<Sca
   for (ScalarId& x : right) rows.push_back(&x);
   for (size_t k = 0; k < n_; ++k) exchange(f, k, rows);
   return solve_triangular(f.lu, solve_triangular(f.lu, std::move(right), false, true), true, false);
+}
+
+std::vector<ScalarId> MatrixLoops::solve_row(const ScalarFactors& f, std::vector<ScalarId> left) const {
+  const ScalarMatrix turned = transposed(f.lu, false);
+  left = solve_triangular(turned, solve_triangular(turned, std::move(left), false, false), true, true);
+  std::vector<ScalarId*> columns;
+  for (ScalarId& x : left) columns.push_back(&x);
+  for (size_t k = n_; k-- > 0;) exchange(f, k, columns);
+  return left;
 }
 
 std::vector<ScalarId> MatrixLoops::solve_triangular(const ScalarMatrix& a, std::vector<ScalarId> right, bool upper,
@@ -182,6 +215,29 @@ ScalarMatrix MatrixLoops::cholesky(const ScalarMatrix& a, ScalarId* failed_at) c
   }
   *failed_at = failed;
   return l;
+}
+
+ScalarMatrix MatrixLoops::cholesky_inverse(const ScalarMatrix& l) const {
+  ScalarMatrix inverse = l, result = l;
+  for (size_t j = 0; j < n_; ++j) {
+    std::vector<ScalarId> column(n_, zero());
+    column[j] = c_.div(c_.c(1), l(j, j));
+    for (size_t i = j + 1; i < n_; ++i) {
+      column[i] = zero();
+      for (size_t k = j; k < i; ++k) column[i] = minus_product(column[i], l(i, k), column[k]);
+      column[i] = c_.div(column[i], l(i, i));
+    }
+    for (size_t i = 0; i < n_; ++i) inverse(i, j) = column[i];
+  }
+  for (size_t i = 0; i < n_; ++i) {
+    for (size_t j = 0; j <= i; ++j) {
+      ScalarId sum = c_.mul(conjugate(inverse(i, i)), inverse(i, j));
+      for (size_t k = i + 1; k < n_; ++k) sum = minus_product(sum, c_.neg(conjugate(inverse(k, i))), inverse(k, j));
+      result(i, j) = sum;
+      result(j, i) = conjugate(sum);
+    }
+  }
+  return result;
 }
 
 }  // namespace tatara::ops

@@ -10,7 +10,7 @@
 namespace tatara::ops {
 
 /// Up to so many rows and columns.
-inline constexpr int64_t kMostSmallMatrix = 4;
+inline constexpr int64_t kMostSmallMatrix = 6;
 
 /// A square matrix of scalars, by rows.
 struct ScalarMatrix {
@@ -49,11 +49,15 @@ class MatrixLoops {
   /// The number of the first pivot that is zero, counted from one; 0: none is.
   ScalarId singular_at(const ScalarFactors& f) const;
   std::vector<ScalarId> solve(const ScalarFactors& f, std::vector<ScalarId> right) const;
+  /// x where x A is the row `left`.
+  std::vector<ScalarId> solve_row(const ScalarFactors& f, std::vector<ScalarId> left) const;
   ScalarMatrix inverse(const ScalarFactors& f) const;
 
   /// The lower factor of a matrix, of which the lower triangle is read, and the number of the first minor that is not positive
   /// (0: all are): from there on elements stay what they were.
   ScalarMatrix cholesky(const ScalarMatrix& a, ScalarId* failed_at) const;
+  /// The inverse of L L^H, by that of L as LAPACK computes it.
+  ScalarMatrix cholesky_inverse(const ScalarMatrix& l) const;
   /// Of a triangle of `a` (`unit`: with a diagonal of ones).
   std::vector<ScalarId> solve_triangular(const ScalarMatrix& a, std::vector<ScalarId> right, bool upper,
                                          bool unit) const;
@@ -66,6 +70,10 @@ class MatrixLoops {
   /// a - x * y
   ScalarId minus_product(ScalarId a, ScalarId x, ScalarId y) const;
   ScalarId conjugate(ScalarId x) const;
+  /// With each operation rounded as the library does, so that the same matrices are singular.
+  ScalarId rounded_product(ScalarId x, ScalarId y) const;
+  /// Of complex numbers computed in float64.
+  ScalarId inverse_of(ScalarId x) const;
   /// Real, of the matrix's precision.
   Calc real() const { return {b_, real_dtype(c_.t)}; }
   /// Row k and the one that step k exchanged with it.

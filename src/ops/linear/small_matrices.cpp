@@ -95,12 +95,16 @@ void per_rows(LowerContext& c, int rows, int matrix,
   });
 }
 
+/// (A, rows, left, checked): A x = b of each row b, or x A = b.
 void lower_solve(LowerContext& c) {
-  const bool checked = Args(c).flag(2);
-  per_rows(c, 1, 0, [checked](const MatrixLoops& m, LoopBuilder& b, Before batch) -> Solve {
+  const Args args(c);
+  const bool left = args.flag(2), checked = args.flag(3);
+  per_rows(c, 1, 0, [left, checked](const MatrixLoops& m, LoopBuilder& b, Before batch) -> Solve {
     ScalarFactors f = m.factor(m.load(0, batch));
     if (checked) stop_if(b, m.singular_at(f));
-    return [m, f = std::move(f)](std::vector<ScalarId> right) { return m.solve(f, std::move(right)); };
+    return [m, f = std::move(f), left](std::vector<ScalarId> right) {
+      return left ? m.solve(f, std::move(right)) : m.solve_row(f, std::move(right));
+    };
   });
 }
 
@@ -133,19 +137,15 @@ void lower_cholesky_solve(LowerContext& c) {
 void lower_cholesky_inverse(LowerContext& c) {
   const bool upper = Args(c).flag(1);
   per_matrix(c, 0, 2, 0, [upper](const MatrixLoops& m, LoopBuilder& b, Before before) {
-    const ScalarMatrix factor = m.load(0, before), adjoint = m.transposed(factor, true);
+    ScalarMatrix factor = m.load(0, before);
+    if (upper) factor = m.transposed(factor, true);
     ScalarId info = b.constant_int(0, DType::kInt32);
-    ScalarMatrix result = factor;
     for (size_t j = 0; j < m.size(); ++j) {
       const ScalarId zero = b.compare(Op::kEq, m.magnitude(factor(j, j)), b.constant(0, real_dtype(m.calc().t)));
       info = b.select(zero, b.constant_int(1, DType::kInt32), info);
-      std::vector<ScalarId> column(m.size(), m.calc().c(0));
-      column[j] = m.calc().c(1);
-      column = solve_by_factor(m, upper ? adjoint : factor, upper ? factor : adjoint, std::move(column));
-      for (size_t i = 0; i < m.size(); ++i) result(i, j) = column[i];
     }
     stop_if(b, info);
-    return result.elements;
+    return m.cholesky_inverse(factor).elements;
   });
 }
 
@@ -241,7 +241,7 @@ void register_small_matrices(OpRegistry& r) {
     r.add(std::move(def));
   };
   add("small_inverse", "(Tensor a, bool checked) -> Tensor", like_operand(0), lower_inverse);
-  add("small_solve", "(Tensor a, Tensor rows, bool checked) -> Tensor", like_operand(1), lower_solve);
+  add("small_solve", "(Tensor a, Tensor rows, bool left, bool checked) -> Tensor", like_operand(1), lower_solve);
   add("small_lu", "(Tensor a, bool checked) -> (Tensor, Tensor)", lu_types, lower_lu);
   add("small_singular_at", "(Tensor a, bool checked) -> Tensor", info_type, lower_singular_at);
   add("small_det", "(Tensor a) -> Tensor", det_type, lower_det);

@@ -35,6 +35,11 @@ bool is_small(ExprContext& ctx, const TensorType& type, Errors errors) {
   return type.device.kind == DeviceKind::kCpu || (type.device.kind == DeviceKind::kCuda && errors == Errors::kNone);
 }
 
+/// The same where pivots are looked for. For complex128 the library computes them in a wider type than kernels have.
+bool is_factored(ExprContext& ctx, const TensorType& type, Errors errors) {
+  return type.dtype != DType::kComplex128 && is_small(ctx, type, errors);
+}
+
 ValueId turned(GraphBuilder& b, ValueId x) {
   std::vector<int64_t> dims;
   for (int64_t d = 0; d < b.type(x).dim(); ++d) dims.push_back(d);
@@ -64,7 +69,7 @@ void expand_both(GraphBuilder& b, ValueId& some, ValueId& others) {
 /// (A)
 Values inverse_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  if (!is_small(b.ctx(), args.type(0), Errors::kRaised)) return {};
+  if (!is_factored(b.ctx(), args.type(0), Errors::kRaised)) return {};
   return {b.op("small_inverse", {arguments[0], bool_arg(true)})};
 }
 
@@ -72,7 +77,7 @@ Values inverse_parts(GraphBuilder& b, std::span<const Arg> arguments) {
 Values inverse_ex_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   const bool checked = args.flag(1);
-  if (!is_small(b.ctx(), args.type(0), checked ? Errors::kRaised : Errors::kNone)) return {};
+  if (!is_factored(b.ctx(), args.type(0), checked ? Errors::kRaised : Errors::kNone)) return {};
   return {b.op("small_inverse", {arguments[0], bool_arg(checked)}),
           b.op("small_singular_at", {arguments[0], bool_arg(checked)})};
 }
@@ -87,19 +92,18 @@ ValueId solve_by_loops(GraphBuilder& b, std::span<const Arg> arguments, bool che
   const Args args(b, arguments);
   const TensorType a = args.type(0), right = args.type(1);
   const bool left = args.flag(2);
-  if (!is_small(b.ctx(), a, checked ? Errors::kRaised : Errors::kNone) || !has_elements(b.ctx(), right))
+  if (!is_factored(b.ctx(), a, checked ? Errors::kRaised : Errors::kNone) || !has_elements(b.ctx(), right))
     return kNoValue;
   const bool vectors = are_vectors(b.ctx(), a, right);
   if (vectors && !left) return kNoValue;
-  ValueId matrix = left ? args.tensor(0) : turned(b, args.tensor(0));
-  ValueId rows = args.tensor(1);
+  ValueId matrix = args.tensor(0), rows = args.tensor(1);
   if (vectors) {
     rows = b.unsqueeze(rows, right.dim() - 1);
   } else if (left) {
     rows = turned(b, rows);
   }
   expand_both(b, matrix, rows);
-  const ValueId solved = b.op("small_solve", {TensorArg{matrix}, TensorArg{rows}, bool_arg(checked)});
+  const ValueId solved = b.op("small_solve", {TensorArg{matrix}, TensorArg{rows}, bool_arg(left), bool_arg(checked)});
   if (vectors) return b.squeeze(solved, b.type(solved).dim() - 2);
   return left ? turned(b, solved) : solved;
 }
@@ -161,21 +165,29 @@ Values cholesky_inverse_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   return {b.op("small_cholesky_inverse", {arguments[0], arguments[1]})};
 }
 
+/// What eager factors for a determinant: the transpose, where LAPACK sees that without a copy. Of infinite elements it is another number.
+ValueId for_determinant(GraphBuilder& b, ValueId a) {
+  const TensorType& type = b.type(a);
+  return !is_complex(type.dtype) && is_contiguous(b.ctx(), type) ? turned(b, a) : a;
+}
+
 Values det_parts(GraphBuilder& b, std::span<const Arg> arguments) {
-  if (!is_small(b.ctx(), Args(b, arguments).type(0), Errors::kNone)) return {};
-  return {b.op("small_det", {arguments[0]})};
+  const Args args(b, arguments);
+  if (!is_factored(b.ctx(), args.type(0), Errors::kNone)) return {};
+  return {b.op("small_det", {TensorArg{for_determinant(b, args.tensor(0))}})};
 }
 
 Values slogdet_parts(GraphBuilder& b, std::span<const Arg> arguments) {
-  if (!is_small(b.ctx(), Args(b, arguments).type(0), Errors::kNone)) return {};
-  return b.op_multi("small_slogdet", {arguments[0]});
+  const Args args(b, arguments);
+  if (!is_factored(b.ctx(), args.type(0), Errors::kNone)) return {};
+  return b.op_multi("small_slogdet", {TensorArg{for_determinant(b, args.tensor(0))}});
 }
 
 /// NaN where the determinant is negative.
 Values logdet_parts(GraphBuilder& b, std::span<const Arg> arguments) {
-  const TensorType type = Args(b, arguments).type(0);
-  if (!is_small(b.ctx(), type, Errors::kNone) || is_complex(type.dtype)) return {};
-  const Values both = b.op_multi("small_slogdet", {arguments[0]});
+  const Args args(b, arguments);
+  if (!is_factored(b.ctx(), args.type(0), Errors::kNone) || is_complex(args.type(0).dtype)) return {};
+  const Values both = b.op_multi("small_slogdet", {TensorArg{for_determinant(b, args.tensor(0))}});
   const ValueId negative = b.binary("lt", both[0], Scalar(int64_t{0}));
   return {b.op("where", {TensorArg{negative}, Scalar(std::numeric_limits<double>::quiet_NaN()), TensorArg{both[1]}})};
 }
@@ -183,7 +195,7 @@ Values logdet_parts(GraphBuilder& b, std::span<const Arg> arguments) {
 /// (A, pivot)
 Values lu_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  if (!is_small(b.ctx(), args.type(0), Errors::kRaised) || !args.flag(1)) return {};
+  if (!is_factored(b.ctx(), args.type(0), Errors::kRaised) || !args.flag(1)) return {};
   return b.op_multi("small_lu", {arguments[0], bool_arg(true)});
 }
 
@@ -191,7 +203,7 @@ Values lu_parts(GraphBuilder& b, std::span<const Arg> arguments) {
 Values lu_ex_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   const bool checked = args.flag(2);
-  if (!is_small(b.ctx(), args.type(0), checked ? Errors::kRaised : Errors::kNone) || !args.flag(1)) return {};
+  if (!is_factored(b.ctx(), args.type(0), checked ? Errors::kRaised : Errors::kNone) || !args.flag(1)) return {};
   Values results = b.op_multi("small_lu", {arguments[0], bool_arg(checked)});
   results.push_back(b.op("small_singular_at", {arguments[0], bool_arg(checked)}));
   return results;
@@ -228,7 +240,7 @@ ValueId element(GraphBuilder& b, ValueId x, int64_t row, int64_t column) {
   return b.op("select", {TensorArg{rows}, int_arg(-1), int_arg(column)});
 }
 
-ValueId joined(GraphBuilder& b, std::vector<ValueId> parts, int64_t dim) {
+ValueId stacked(GraphBuilder& b, std::vector<ValueId> parts, int64_t dim) {
   return b.op("stack", {TensorList{std::move(parts)}, int_arg(dim)});
 }
 
@@ -237,9 +249,9 @@ ValueId cofactors(GraphBuilder& b, ValueId a) {
   const int64_t n = b.type(a).sizes.back().const_value();
   if (n == 2) {
     const auto negative = [&](ValueId x) { return b.unary("neg", x); };
-    const ValueId first = joined(b, {element(b, a, 1, 1), negative(element(b, a, 1, 0))}, -1);
-    const ValueId second = joined(b, {negative(element(b, a, 0, 1)), element(b, a, 0, 0)}, -1);
-    return joined(b, {first, second}, -2);
+    const ValueId first = stacked(b, {element(b, a, 1, 1), negative(element(b, a, 1, 0))}, -1);
+    const ValueId second = stacked(b, {negative(element(b, a, 0, 1)), element(b, a, 0, 0)}, -1);
+    return stacked(b, {first, second}, -2);
   }
   const auto next_rows = [&](int64_t by) {
     return b.op("roll", {TensorArg{a}, ints_arg(b.ctx(), {-by}), ints_arg(b.ctx(), {-2})});
@@ -253,17 +265,21 @@ ValueId for_matrices(GraphBuilder& b, ValueId x) {
 
 bool has_own_rule(const VjpContext& v) {
   const TensorType& type = v.args().type(0);
-  return is_small(v.ctx(), type, Errors::kNone) && is_floating(type.dtype);
+  return is_factored(v.ctx(), type, Errors::kNone) && is_floating(type.dtype);
 }
 
-/// (A): also of singular matrices.
+/// (A). In eager the gradient is a product with the determinant: 0 where that is.
 void determinant_of_small(VjpContext& v, const VjpFn& by_host) {
   constexpr int64_t kMostByCofactors = 3;
-  if (!has_own_rule(v) || v.args().type(0).sizes.back().const_value() > kMostByCofactors) return by_host(v);
+  const TensorType& type = v.args().type(0);
+  if (!has_own_rule(v) || type.sizes.back().is_const(1) || type.sizes.back().const_value() > kMostByCofactors) {
+    return by_host(v);
+  }
   if (!v.has_grad(0)) return;
   GraphBuilder& b = v.builder();
-  const ValueId a = v.args().tensor(0), gradient = for_matrices(b, v.grad());
-  v.give(0, b.type(a).sizes.back().is_const(1) ? gradient : b.binary("mul", cofactors(b, a), gradient));
+  const ValueId a = v.args().tensor(0), zero = b.binary("eq", v.out(), Scalar(0.0));
+  const ValueId gradient = for_matrices(b, b.op("where", {TensorArg{zero}, Scalar(0.0), TensorArg{v.grad()}}));
+  v.give(0, b.binary("mul", cofactors(b, a), gradient));
 }
 
 ValueId logarithm_gradient(GraphBuilder& b, ValueId a, ValueId gradient) {
