@@ -104,7 +104,8 @@ def check(name: str, compiled: Any, args: list[Tensor], batch: int, device: str 
         here = expected.isfinite().cpu() & best.isfinite()
         reference = torch.where(here, best, 0)
         error, allowed = (
-            _errors(torch.where(here, x.cpu(), 0), reference, batch, 1 if "logdet" in name else 1e-300) for x in (got, expected)
+            _errors(torch.where(here, x.cpu(), 0), reference, batch, 1 if "logdet" in name else 1e-300)
+            for x in (got, expected)
         )
         most = torch.maximum(2 * allowed.max(), change * (args[0].shape[-1] if name in TWO else 1))
         assert bool((error <= most).all()), (name, (error / most).max(), allowed.max() / epsilon)

@@ -145,6 +145,7 @@ std::optional<NestPlan> whole_blocks(State& s, const Group& group, const std::ve
   if (elements == 1 || count != elements) return {};
   std::optional<NestPlan> plan = without_last_dims(s, space, accesses, index_uses, first);
   if (!plan) {
+    if (s.options.gpu) return {};  // a thread an element, which it chooses
     // Too few for lanes.
     plan = plain_nest(space);
     plan->outer.resize(first);

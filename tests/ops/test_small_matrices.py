@@ -275,7 +275,13 @@ def test_programs() -> None:
 def test_what_reads_a_matrix_as_it_is_made() -> None:
     def function(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
         inverse = linalg.inv(a + 0.5)
-        return inverse * 2, inverse.mT + b, inverse.sum(-1), inverse.diagonal(dim1=-2, dim2=-1), inverse[..., 0, 1].exp()
+        return (
+            inverse * 2,
+            inverse.mT + b,
+            inverse.sum(-1),
+            inverse.diagonal(dim1=-2, dim2=-1),
+            inverse[..., 0, 1].exp(),
+        )
 
     a, b = torch.randn(33, 3, 3, dtype=torch.float64), torch.randn(33, 3, 3, dtype=torch.float64)
     same(tatara.compile(function)(a, b), function(a, b), rtol=1e-8, atol=1e-8)
