@@ -172,6 +172,22 @@ def test_errors_of_operands() -> None:
         assert str(ours.value) == str(theirs.value)
 
 
+def test_without_elements() -> None:
+    for function, sizes, dtype in [
+        (torch.cholesky, (0, 3), torch.float32),
+        (torch.cholesky, (0, 3, 3), torch.float64),
+        (linalg.cholesky, (0, 3, 3), torch.float32),
+        (linalg.inv, (2, 0, 0), torch.float32),
+        (linalg.det, (2, 0, 0), torch.float16),
+        (linalg.lu_factor, (0, 2, 2), torch.float32),
+    ]:
+        tatara.reset()
+        a = torch.empty(sizes, dtype=dtype)
+        compiled_function = tatara.compile(function)
+        for _ in range(2):
+            same(compiled_function(a), function(a))
+
+
 DIFFERENTIABLE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "inv": lambda a, b: linalg.inv(a) @ b,
     "det": lambda a, b: linalg.det(a)[..., None, None] * b,

@@ -1,6 +1,7 @@
 // Rules for operators of linear algebra: gradients from what the operator gave, so that it runs once, and batches of vmap as what they
 // are to these operators, more matrices. The formulas are those of Giles, "An extended collection of matrix derivative results for
 // forward and reverse mode algorithmic differentiation" (2008), and for Cholesky's factor of Murray, arXiv:1602.07527.
+#include <algorithm>
 #include <utility>
 
 #include "ops/rules/batching_rule.h"
@@ -70,6 +71,14 @@ std::vector<Expr> for_both(MetaContext& m, const std::vector<Expr>& a, const std
 std::vector<TensorType> matrix_meta(MetaContext& m) {
   const TensorType& type = square(m);
   return {by_columns(m.ctx(), type, type.sizes)};
+}
+
+/// (A, upper): a matrix without elements comes back as it is, square or not.
+std::vector<TensorType> cholesky_meta(MetaContext& m) {
+  const TensorType& type = m.tensor(0);
+  const bool empty = std::any_of(type.sizes.begin(), type.sizes.end(), [](Expr size) { return size.is_const(0); });
+  if (!empty) return matrix_meta(m);
+  return {contiguous_type(m.ctx(), type.dtype, type.device, type.sizes)};
 }
 
 /// The same with a number for each matrix: which pivot is zero.
@@ -243,7 +252,8 @@ bool batch_matrices(BatchContext& c) {
 }  // namespace
 
 void register_matrix_rules(OpRegistry& r) {
-  for (const char* name : {"inverse", "linalg_inv", "cholesky", "linalg_cholesky"}) r.amend(name).meta = matrix_meta;
+  for (const char* name : {"inverse", "linalg_inv", "linalg_cholesky"}) r.amend(name).meta = matrix_meta;
+  r.amend("cholesky").meta = cholesky_meta;
   for (const char* name : {"linalg_inv_ex", "linalg_cholesky_ex"}) r.amend(name).meta = matrix_and_info_meta;
   r.amend("linalg_solve_triangular").meta = solve_triangular_meta;
   r.amend("linalg_solve").meta = solve_meta;

@@ -213,9 +213,11 @@ Values lu_ex_parts(GraphBuilder& b, std::span<const Arg> arguments) {
 
 const TensorType& square_matrices(MetaContext& m) {
   const TensorType& type = m.tensor(0);
+  // Of half types only those without elements.
+  const bool numbers = is_complex(type.dtype) ||
+                       (is_floating(type.dtype) && (dtype_size(type.dtype) >= 4 || !has_elements(m.ctx(), type)));
   const size_t last = type.sizes.size() - 1;
-  if (type.dim() < 2 || (!is_floating(type.dtype) && !is_complex(type.dtype)) || dtype_size(type.dtype) < 4 ||
-      !same_size(m.ctx(), type.sizes[last], type.sizes[last - 1])) {
+  if (type.dim() < 2 || !numbers || !same_size(m.ctx(), type.sizes[last], type.sizes[last - 1])) {
     throw InvalidArgument("A must be batches of square matrices");
   }
   return type;
