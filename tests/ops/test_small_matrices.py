@@ -172,6 +172,27 @@ def test_errors_of_operands() -> None:
         assert str(ours.value) == str(theirs.value)
 
 
+@pytest.mark.parametrize("exponent", [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 13])
+def test_powers(exponent: int) -> None:
+    for n in (1, 2, 3, 5, 7):
+        for batch in ((), (30,)):
+            tatara.reset()
+            function = tatara.compile(lambda a: linalg.matrix_power(a, exponent))  # noqa: B023
+            for kind in ("integers", "transposed"):
+                a = matrices(kind, n, batch, torch.float64) * 0.3
+                for _ in range(2):
+                    same(
+                        function(a),
+                        linalg.matrix_power(a, exponent),
+                        rtol=1e-6,
+                        atol=1e-9 / 0.1 ** abs(min(exponent, 0)),
+                    )
+    assert (
+        abs(exponent) < 2
+        or not tatara.explain(lambda a: linalg.matrix_power(a, exponent))(torch.eye(3)[None]).host_calls
+    )
+
+
 def test_without_elements() -> None:
     for function, sizes, dtype in [
         (torch.cholesky, (0, 3), torch.float32),

@@ -81,6 +81,13 @@ std::vector<TensorType> cholesky_meta(MetaContext& m) {
   return {contiguous_type(m.ctx(), type.dtype, type.device, type.sizes)};
 }
 
+/// (A, n)
+std::vector<TensorType> power_meta(MetaContext& m) {
+  const TensorType& type = square(m);
+  if (m.integer(1) == -1) return {by_columns(m.ctx(), type, type.sizes)};
+  return {contiguous_type(m.ctx(), type.dtype, type.device, type.sizes)};
+}
+
 /// The same with a number for each matrix: which pivot is zero.
 std::vector<TensorType> matrix_and_info_meta(MetaContext& m) {
   const TensorType& type = square(m);
@@ -254,6 +261,7 @@ bool batch_matrices(BatchContext& c) {
 void register_matrix_rules(OpRegistry& r) {
   for (const char* name : {"inverse", "linalg_inv", "linalg_cholesky"}) r.amend(name).meta = matrix_meta;
   r.amend("cholesky").meta = cholesky_meta;
+  for (const char* name : {"matrix_power", "linalg_matrix_power"}) r.amend(name).meta = power_meta;
   for (const char* name : {"linalg_inv_ex", "linalg_cholesky_ex"}) r.amend(name).meta = matrix_and_info_meta;
   r.amend("linalg_solve_triangular").meta = solve_triangular_meta;
   r.amend("linalg_solve").meta = solve_meta;

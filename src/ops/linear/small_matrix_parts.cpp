@@ -1,6 +1,7 @@
 // Linear algebra of small matrices (n x n, n a known number up to kMostSmallMatrix) as operators with loops. A call of LAPACK takes 30 to
 // 1,700 ns for each matrix of a batch, of cuSOLVER milliseconds for all. The host's call stays where a call of ours would not do.
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -209,6 +210,26 @@ Values lu_ex_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   return results;
 }
 
+/// (A, n): products in eager's order, which fuse.
+Values power_parts(GraphBuilder& b, std::span<const Arg> arguments) {
+  const Args args(b, arguments);
+  const int64_t n = args.integer(1);
+  const bool inverted = n < 0;
+  if (n > -2 && n < 2) return {};
+  if (inverted ? !is_factored(b.ctx(), args.type(0), Errors::kRaised)
+               : !is_small(b.ctx(), args.type(0), Errors::kNone)) {
+    return {};
+  }
+  ValueId square = inverted ? b.op("linalg_inv", {arguments[0]}) : args.tensor(0);
+  if (n == 3 || n == -3) return {b.binary("matmul", b.binary("matmul", square, square), square)};
+  ValueId result = kNoValue;
+  for (int64_t rest = std::abs(n); rest > 0; rest /= 2) {
+    if (rest != std::abs(n)) square = b.binary("matmul", square, square);
+    if (rest % 2 == 1) result = result == kNoValue ? square : b.binary("matmul", result, square);
+  }
+  return {result};
+}
+
 // ---- Types ------------------------------------------------------------------------------------------------------------
 
 const TensorType& square_matrices(MetaContext& m) {
@@ -322,6 +343,7 @@ void register_small_matrix_parts(OpRegistry& r) {
   for (const char* name : {"cholesky", "linalg_cholesky"}) r.amend(name).decompose = cholesky_parts;
   r.amend("linalg_cholesky_ex").decompose = cholesky_ex_parts;
   r.amend("cholesky_solve").decompose = cholesky_solve_parts;
+  for (const char* name : {"matrix_power", "linalg_matrix_power"}) r.amend(name).decompose = power_parts;
   r.amend("cholesky_inverse").decompose = cholesky_inverse_parts;
   for (const char* name : {"det", "linalg_det", "logdet"}) r.amend(name).meta = determinant_type;
   for (const char* name : {"det", "linalg_det"}) r.amend(name).decompose = det_parts;
