@@ -193,6 +193,14 @@ def test_powers(exponent: int) -> None:
     )
 
 
+def test_powers_of_integers() -> None:
+    function = tatara.compile(lambda a: (linalg.matrix_power(a, 3), torch.matrix_power(a, 0)))
+    for dtype in (torch.int64, torch.int32, torch.float16):
+        a = torch.randint(-3, 4, (5, 3, 3)).to(dtype)
+        for _ in range(2):
+            same(function(a), (linalg.matrix_power(a, 3), torch.matrix_power(a, 0)))
+
+
 def test_without_elements() -> None:
     for function, sizes, dtype in [
         (torch.cholesky, (0, 3), torch.float32),

@@ -81,10 +81,16 @@ std::vector<TensorType> cholesky_meta(MetaContext& m) {
   return {contiguous_type(m.ctx(), type.dtype, type.device, type.sizes)};
 }
 
-/// (A, n)
+/// (A, n): also of integers, where nothing is inverted.
 std::vector<TensorType> power_meta(MetaContext& m) {
-  const TensorType& type = square(m);
-  if (m.integer(1) == -1) return {by_columns(m.ctx(), type, type.sizes)};
+  const int64_t n = m.integer(1);
+  if (n < 0) square(m);
+  const TensorType& type = m.tensor(0);
+  const size_t rank = type.sizes.size();
+  if (rank < 2 || !same_size(m.ctx(), type.sizes[rank - 1], type.sizes[rank - 2])) {
+    throw InvalidArgument("A must be batches of square matrices");
+  }
+  if (n == -1) return {by_columns(m.ctx(), type, type.sizes)};
   return {contiguous_type(m.ctx(), type.dtype, type.device, type.sizes)};
 }
 
