@@ -139,7 +139,7 @@ namespace {
 bool has_structure(PyObject* o, TorchApi& api) {
   if (api.is_tensor(o)) return api.is_torch_tensor(o) && api.is_plain_tensor(o);
   return PyTuple_Check(o) || PyList_CheckExact(o) || PyDict_CheckExact(o) ||
-         (is_plain_instance(o) && Py_TYPE(o)->tp_descr_get == nullptr);
+         ((is_plain_instance(o) || is_slotted_instance(o)) && Py_TYPE(o)->tp_descr_get == nullptr);
 }
 
 }  // namespace

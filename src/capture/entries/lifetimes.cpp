@@ -5,6 +5,7 @@
 #include "capture/entries/entry_cache.h"
 #include "capture/entries/guards.h"
 #include "capture/entries/held_object.h"
+#include "capture/host/object_kinds.h"
 #include "capture/vm/vm.h"
 #include "support/made_once.h"
 
@@ -124,6 +125,9 @@ bool end_is_noticed_below(PyObject* object, int depth, bool asked) {
   PyObject* dict = PyDict_Check(object) ? object : nullptr;
   const Ref attributes = is_plain_instance(object) && dict == nullptr ? attr_or_null(object, "__dict__") : Ref();
   if (attributes && PyDict_Check(attributes.get())) dict = attributes.get();
+  for (const InstanceSlot& slot : dict == nullptr ? instance_slots(object) : std::vector<InstanceSlot>()) {
+    if (end_is_noticed_below(slot.of(object), depth - 1, asked)) return true;
+  }
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0, seen = 0;
   while (dict != nullptr && seen++ < kMost && PyDict_Next(dict, &at, &key, &value) != 0) {

@@ -257,6 +257,15 @@ int ReconstructionBuilder::add_born(PyObject* o) {
   if (PyCell_Check(o)) return add_all({Kind::kCell, -1, {}, {}, {}, 0, {}}, {PyCell_GET(o)});
   if (PyDict_Check(o) || is_plain_instance(o)) return add_born_mapping(o);
   if (is_rebuildable_iterator(o)) return add_born_iterator(o);
+  if (const std::vector<InstanceSlot> slots = instance_slots(o); !slots.empty()) {
+    Reconstruction::Step step{Kind::kInstance, -1, its_type, {}, {}, 0, {}};
+    for (const InstanceSlot& slot : slots) {
+      const int part = slot.of(o) != nullptr ? add_held(slot.of(o)) : emit({});
+      if (part < 0) return -1;
+      step.parts.push_back(part);
+    }
+    return emit(std::move(step));
+  }
   return fail("an object of type " + type_name(o));
 }
 

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "capture/entries/reconstruction.h"
+#include "capture/host/object_kinds.h"
 
 namespace tatara::capture {
 namespace {
@@ -113,6 +114,11 @@ Ref ObjectMaker::tuple_of_class(const Step& step, const Ref& items) const {
 
 bool ObjectMaker::set_attributes(PyObject* object, const Step& step, size_t first, size_t first_key) const {
   if (first >= step.parts.size()) return true;
+  if (step.keys.empty()) {  // slots, all of them
+    const std::vector<InstanceSlot> slots = instance_slots(object);
+    for (size_t i = 0; i < slots.size(); ++i) slots[i].of(object) = Py_XNewRef(part(step, i));
+    return true;
+  }
   const Ref dict = Ref::steal(PyObject_GenericGetDict(object, nullptr));
   if (!dict) return false;
   for (size_t i = first; i < step.parts.size(); ++i) {

@@ -41,8 +41,8 @@ struct ValueGuard::Builder {
   /// Where an object was found: a root, or something that can hold another object in its place.
   struct Place {
     size_t root = SIZE_MAX;
-    PyObject* holder = nullptr;  // a list, dict or tuple
-    PyObject* key = nullptr;     // of a dict
+    PyObject* holder = nullptr;  // a list, dict or tuple, or an instance with slots
+    PyObject* key = nullptr;     // of a dict; the name of a slot
     Py_ssize_t index = 0;        // of a list or tuple
     Ref key_of_holder() const { return key != nullptr ? Ref::borrow(key) : Ref::steal(PyLong_FromSsize_t(index)); }
   };
@@ -219,6 +219,7 @@ struct ValueGuard::Builder {
       const Ref attributes = attr(o, "__dict__");
       return add_dict(attributes.get(), at, depth);
     }
+    if (add_slots(o, at, depth)) return;
     if (is_torch_guard(Py_TYPE(o))) {
       item().kind = Kind::kPassive;  // all that can be done with it breaks the graph
       return;
@@ -263,6 +264,21 @@ struct ValueGuard::Builder {
     const size_t inner = guard.items_.size();
     add_item(inner_key(guard.items_[at].key, SIZE_MAX)).kind = Kind::kInstance;
     add_dict(dict, inner, depth);
+  }
+
+  bool add_slots(PyObject* o, size_t at, int depth) {
+    const std::vector<InstanceSlot> slots = instance_slots(o);
+    if (slots.empty()) return false;
+    guard.items_[at].kind = Kind::kInstance;
+    for (const InstanceSlot& slot : slots) {
+      guard.items_[at].keys.push_back(Ref::steal(PyUnicode_InternFromString(slot.name)));
+    }
+    guard.items_[at].slots = slots;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      PyObject* name = guard.items_[at].keys[i].get();
+      add(slots[i].of(o), depth + 1, {SIZE_MAX, o, name, 0}, inner_key(guard.items_[at].key, name, i));
+    }
+    return true;
   }
 
   void add_dict(PyObject* dict, size_t at, int depth) {

@@ -64,7 +64,8 @@ class ValueGuard {
     int object;
   };
   const std::vector<SymbolicRoot>& symbolic_roots() const { return symbolic_roots_; }
-  /// The same inside the roots: items of lists and dicts, attributes of plain instances (by their __dict__). Holds arguments
+  /// The same inside the roots: items of lists and dicts, attributes of plain instances (by their __dict__) and of those
+  /// with slots. Holds arguments
   /// of the call, so it is for the trace only.
   struct SymbolicItem {
     Ref holder, key;
@@ -156,9 +157,10 @@ class ValueGuard {
     size_t unread_items = 0, unread_objects = 0;
     Ref type;
     Ref value;  // kConst, kNotANumber; kGenerator: its device; kDict: what else a defaultdict makes its items with
-    HeldObject object;       // kIdentity
-    std::vector<Ref> keys;   // kDict, kInstance; kFunction: code, globals
-    std::vector<Ref> order;  // kDict: ordered_keys()
+    HeldObject object;                // kIdentity
+    std::vector<Ref> keys;            // kDict, kInstance; kFunction: code, globals
+    std::vector<Ref> order;           // kDict: ordered_keys()
+    std::vector<InstanceSlot> slots;  // kInstance: where it has them, and no __dict__
     int traverse(const Visitor& visit) const { return visit(type, value, object, keys, order); }
   };
   /// The state of an iterator: its parts are the next items that are in no other one.

@@ -83,6 +83,7 @@ struct ValueGuard::Checker {
         return check_dict(o, item) && check_attributes(o, item);
       }
       case Kind::kInstance: {
+        if (!item.slots.empty()) return check_slots(o, item);
         const Ref attributes = attr_or_null(o, "__dict__");
         return attributes && PyDict_CheckExact(attributes.get()) && check_dict(attributes.get(), item);
       }
@@ -126,6 +127,10 @@ struct ValueGuard::Checker {
     const Item& inner = guard.items_[at++];
     const Ref attributes = attr_or_null(o, "__dict__");
     return attributes && check_dict(attributes.get(), inner);
+  }
+
+  bool check_slots(PyObject* o, const Item& item) {
+    return std::all_of(item.slots.begin(), item.slots.end(), [&](const auto& slot) { return check(slot.of(o)); });
   }
 
   bool check_dict(PyObject* dict, const Item& item) {
@@ -212,6 +217,10 @@ struct ValueGuard::Comparer {
         if (item.has_maker && !compare(attr_or_null(o, "default_factory").get())) return false;
         return compare_dict(o, item) && compare_attributes(o, item);
       case Kind::kInstance: {
+        if (!item.slots.empty()) {
+          return std::all_of(item.slots.begin(), item.slots.end(),
+                             [&](const auto& slot) { return compare(slot.of(o)); });
+        }
         if (api.is_module(o)) dynamic.modules.insert(here);
         const Ref attributes = attr_or_null(o, "__dict__");
         return attributes && PyDict_CheckExact(attributes.get()) && compare_dict(attributes.get(), item);

@@ -28,7 +28,7 @@ bool is_seen(const TapeConversion& c, const TapeNode& node, int operand) {
     if (other.kwargs) for_each_slot(other.kwargs.get(), look);
     const bool asks = &other != &node && (other.name == "resolve_conj" || any_operator(other, refuses_conjugates));
     if (reads && asks) return true;
-    if (other.mutates && meets) return true;
+    if (other.mutates && meets && &other > &node) return true;  // what was written before, the view has
   }
   return false;
 }

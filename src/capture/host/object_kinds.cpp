@@ -1,5 +1,7 @@
 #include "capture/host/object_kinds.h"
 
+#include <structmember.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -177,6 +179,28 @@ bool is_plain_instance(PyObject* object) {
   const Ref dict = Ref::steal(PyObject_GenericGetDict(object, nullptr));
   if (!dict) forget_error();
   return dict && PyDict_CheckExact(dict.get());
+}
+
+std::vector<InstanceSlot> instance_slots(PyObject* object) {
+  constexpr auto kWord = static_cast<Py_ssize_t>(sizeof(PyObject*));
+  PyTypeObject* type = Py_TYPE(object);
+  if (type->tp_dictoffset != 0 || PyType_Check(object) || is_enum_member(object)) return {};
+  std::vector<InstanceSlot> slots;
+  for (; type != &PyBaseObject_Type; type = type->tp_base) {
+    if (type == nullptr || !is_python_class(type) || type->tp_itemsize != 0) return {};
+    const Py_ssize_t count = type->tp_members != nullptr ? Py_SIZE(type) : 0;
+    // Weak references may have a place beside the slots; what else is there belongs to a class in C.
+    const bool weak = type->tp_weaklistoffset != type->tp_base->tp_weaklistoffset;
+    const Py_ssize_t rest = type->tp_basicsize - type->tp_base->tp_basicsize - count * kWord;
+    if (rest != 0 && !(weak && rest == kWord)) return {};
+    for (Py_ssize_t i = count; i-- > 0;) {
+      const PyMemberDef& member = type->tp_members[i];
+      if (member.type != T_OBJECT_EX) return {};
+      slots.push_back({member.name, member.offset});
+    }
+  }
+  std::reverse(slots.begin(), slots.end());
+  return slots;
 }
 
 bool is_python_class(const PyTypeObject* type) {

@@ -39,6 +39,17 @@ bool same_value(PyObject* a, PyObject* b);
 bool is_namespace(PyObject* object);  // of types.SimpleNamespace itself
 /// Instances whose attributes live in a __dict__ and nowhere else.
 bool is_plain_instance(PyObject* object);
+/// One of an instance's slots (`__slots__`): its place in the instance, which may hold null.
+struct InstanceSlot {
+  const char* name;
+  Py_ssize_t offset;
+  PyObject*& of(PyObject* object) const {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + offset);
+  }
+};
+/// The slots of an instance of Python's classes that has all its attributes there; empty where it has others, or none.
+std::vector<InstanceSlot> instance_slots(PyObject* object);
+inline bool is_slotted_instance(PyObject* object) { return !instance_slots(object).empty(); }
 /// Iterators of the language's own containers and of range, zip and the like.
 bool is_builtin_iterator(PyObject* object);
 /// Iterators and generators whose __next__ is C code.

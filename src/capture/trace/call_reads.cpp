@@ -61,7 +61,8 @@ bool ReadTracing::watch_operands(const TracedCall& call, const CallPlan& plan) {
 }
 
 bool ReadTracing::reads_one_key(const TracedCall& call, const CallPlan& plan) {
-  if (plan.target == nullptr || !PyDict_CheckExact(plan.target)) return false;
+  if (plan.target == nullptr || !PyDict_Check(plan.target)) return false;
+  if (is_ordered_dict(plan.target) || is_defaultdict(plan.target)) return false;
   if (!call.known.is(kReadsOneKey)) return false;
   const Py_ssize_t at = is_bound_in_c(call.callable) ? 0 : 1;
   if (call.nargs() <= at || !is_atom(call.args[at], api_)) return false;
@@ -71,7 +72,7 @@ bool ReadTracing::reads_one_key(const TracedCall& call, const CallPlan& plan) {
 
 PyObject* ReadTracing::number_at_key(const TracedCall& call, const CallPlan& plan) {
   PyObject* const dict = plan.target;
-  if (dict == nullptr || !PyDict_CheckExact(dict) || plan.name != "get" || call.keywords() > 0) return nullptr;
+  if (dict == nullptr || !PyDict_Check(dict) || plan.name != "get" || call.keywords() > 0) return nullptr;
   const Py_ssize_t at = is_bound_in_c(call.callable) ? 0 : 1;
   PyObject* const key = call.nargs() > at ? call.args[at] : nullptr;
   if (key == nullptr || !PyUnicode_CheckExact(key) || born(dict) || origins().contents_watched(dict)) return nullptr;
@@ -80,16 +81,18 @@ PyObject* ReadTracing::number_at_key(const TracedCall& call, const CallPlan& pla
   return numbers().watched({dict, key}, value);
 }
 
-/// getattr and the like: of `target`, or of the first argument.
-PyObject* ReadTracing::call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs) {
+/// getattr and the like: of `target`, or of the first argument. For a number that varies getattr gives a placeholder.
+PyObject* ReadTracing::call_attribute(PyObject* callable, PyObject* target, PyObject* const* args, Py_ssize_t nargs) {
+  static PyObject* const getter = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
   if (target == nullptr && nargs > 0) {
     target = *args++;
     --nargs;
   }
   if (target == nullptr || nargs < 1 || !PyUnicode_Check(args[0])) return not_handled();
   if (!break_if_state(target, args[0])) return nullptr;
-  if (tracing()) watch_lookup(target, args[0]);
-  return not_handled();
+  if (!tracing()) return not_handled();
+  PyObject* const number = watch_lookup(target, args[0], callable == getter);
+  return number != nullptr ? number : not_handled();
 }
 
 /// operator.attrgetter and methodcaller look names up, itemgetter looks into a container.

@@ -7,6 +7,7 @@
 #include "capture/host/known_calls.h"
 #include "capture/host/object_kinds.h"
 #include "capture/trace/number_tracing.h"
+#include "capture/trace/origin_tracing.h"
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/write_tracing.h"
@@ -150,6 +151,36 @@ PyObject* WriteTracing::write_free_key(PyTypeObject* type, PyObject* target, con
   }
   trace_->object_guards.written(target, now.get());
   return done;
+}
+
+/// A Counter's update by a list of names: each count is read and written by itself, so that it may vary.
+PyObject* WriteTracing::count_elements(PyObject* target, PyObject* names, const Perform& perform) {
+  if (!PyList_CheckExact(names) && !PyTuple_CheckExact(names)) return rewrite(target, perform);
+  const Ref all = Ref::steal(PySequence_Tuple(names));
+  if (!all) return nullptr;
+  const Py_ssize_t size = PyTuple_GET_SIZE(all.get());
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    if (!PyUnicode_CheckExact(PyTuple_GET_ITEM(all.get(), i))) return rewrite(target, perform);
+  }
+  const Ref one = Ref::steal(PyLong_FromLong(1)), none = Ref::steal(PyLong_FromLong(0));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* const key = PyTuple_GET_ITEM(all.get(), i);
+    Ref count = Ref::borrow(PyDict_GetItemWithError(target, key));
+    if (!count && PyErr_Occurred() != nullptr) return nullptr;
+    if (tracing() && !origins().contents_watched(target)) {
+      Ref number = count ? Ref::steal(numbers().watched({target, key}, count.get())) : Ref();
+      if (number) {
+        count = std::move(number);
+      } else {
+        numbers().watch_key(target, key);
+      }
+    }
+    const Ref more = Ref::steal(PyNumber_Add(count ? count.get() : none.get(), one.get()));
+    if (!more) return nullptr;
+    const int status = tracing() ? write_item(target, key, more.get()) : kNotHandled;
+    if (status == -1 || (status == kNotHandled && PyObject_SetItem(target, key, more.get()) < 0)) return nullptr;
+  }
+  return Py_NewRef(Py_None);
 }
 
 }  // namespace tatara::capture

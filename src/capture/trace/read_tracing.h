@@ -30,7 +30,7 @@ class ReadTracing final : public TraceFeature {
   void watch_older_classes(PyTypeObject* type, PyObject* name);
   void watch_all(PyObject* owner);
   void watch_getter(PyObject* getter, PyObject* owner);
-  PyObject* call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs);
+  PyObject* call_attribute(PyObject* callable, PyObject* target, PyObject* const* args, Py_ssize_t nargs);
   bool is_raw_memory(PyObject* object) const;
   bool break_if_begun(PyObject* container);
   bool outside_iterator(PyObject* object) const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "capture/host/known_calls.h"
+#include "capture/host/object_kinds.h"
 #include "capture/tape/node_operators.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/number_tracing.h"
@@ -19,12 +20,20 @@
 namespace tatara::capture {
 namespace {
 
-/// Puts `now` where `before` is the item of a list or dict.
+/// Puts `now` where `before` is the item of a list or dict, or in a slot.
 bool put_item(PyObject* holder, PyObject* key, PyObject* before, PyObject* now) {
   if (PyDict_Check(holder)) {
     const bool there = PyDict_GetItemWithError(holder, key) == before && PyDict_SetItem(holder, key, now) == 0;
     forget_error();
     return there;
+  }
+  if (!PyList_Check(holder)) {
+    for (const InstanceSlot& slot : instance_slots(holder)) {
+      if (PyUnicode_CompareWithASCIIString(key, slot.name) != 0 || slot.of(holder) != before) continue;
+      Ref::steal(std::exchange(slot.of(holder), Py_NewRef(now)));
+      return true;
+    }
+    return false;
   }
   const Py_ssize_t index = PyLong_AsSsize_t(key);
   if (index >= PyList_GET_SIZE(holder) || PyList_GET_ITEM(holder, index) != before) return false;

@@ -256,7 +256,7 @@ PyObject* Tracer::call_source(Frame& f, const TracedCall& call, PyObject* source
 /// getattr and the like.
 PyObject* Tracer::look_up_attribute(Frame& f, const TracedCall& call, const CallPlan& plan) {
   const Py_ssize_t nargs = call.nargs();
-  PyObject* found = reads().call_attribute(plan.target, call.args, nargs);
+  PyObject* found = reads().call_attribute(call.callable, plan.target, call.args, nargs);
   if (found != not_handled() || !tracing() || call.keywords() > 0) return found;
   found = call.perform();
   PyObject* const* operands = plan.target != nullptr ? call.args - 1 : call.args;  // the owner, then the name

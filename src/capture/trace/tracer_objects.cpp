@@ -61,7 +61,10 @@ void ReadTracing::watch_deque(PyObject* deque) {
 }
 
 bool ReadTracing::watch_size(PyObject* object) {
-  const bool list = PyList_CheckExact(object), dict = PyDict_CheckExact(object) || is_defaultdict(object);
+  static PyObject* const length = PyUnicode_InternFromString("__len__");
+  const bool list = PyList_CheckExact(object);
+  const bool dict =
+      PyDict_Check(object) && _PyType_Lookup(Py_TYPE(object), length) == _PyType_Lookup(&PyDict_Type, length);
   if ((!list && !dict) || born(object) || origins().contents_watched(object))
     return watch_contents(object, Reading::kItems);
   if (list) trace_->object_guards.list_size(object);
@@ -258,8 +261,9 @@ PyObject* ReadTracing::watch_found(PyObject* owner, PyObject* name, bool number)
   const bool class_number = descriptor != nullptr && (PyLong_CheckExact(descriptor) || PyFloat_CheckExact(descriptor));
   const bool symbolic = number && class_number && found_in_dict(owner, name) && own_attribute(owner, name) == nullptr;
   PyObject* made = watch_class(type, name, symbolic);
-  if (origins().contents_guarded(owner) && (PyDict_Check(owner) || PyTuple_Check(owner) || is_plain_instance(owner)))
-    return made;
+  const bool structured =
+      PyDict_Check(owner) || PyTuple_Check(owner) || is_plain_instance(owner) || is_slotted_instance(owner);
+  if (structured && origins().contents_guarded(owner)) return made;
   if (PyMethod_Check(owner) || PyCode_Check(owner)) {  // these never change
     origins().find_parts(owner);
     return made;

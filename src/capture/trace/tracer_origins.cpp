@@ -232,6 +232,7 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
     return 0;
   }
   if ((PyWeakref_CheckRef(value) && origins().find_weak(value)) || origins().find_by_name(value)) return 0;
+  if (is_enum_member(value) && origins().find_member(value)) return 0;
   if (origins().find_mro(value)) return 0;
   if (how == Obtained::kModule || PyModule_Check(value)) {
     PyObject* modules = PyImport_GetModuleDict();
@@ -325,7 +326,8 @@ bool may_be_one(PyObject* a, PyObject* b) { return a != b && Py_TYPE(a) == Py_TY
 bool changes_layout(std::string_view name) { return known_torch(name).is(kChangesLayout); }
 
 bool is_changeable(PyObject* o) {
-  return PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) || PyCell_Check(o) || is_plain_instance(o);
+  return PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) || PyCell_Check(o) || is_plain_instance(o) ||
+         is_slotted_instance(o);
 }
 
 }  // namespace

@@ -53,6 +53,13 @@ bool NumberTracing::holds_numbers(PyObject* container) const {
          PyType_Check(container) || meets_numbers(container);
 }
 
+/// Whether an item of it is looked up as in a plain dict: also in a Counter, whose class says only what a missing one is.
+static bool finds_as_dicts_do(PyObject* container) {
+  if (!PyDict_Check(container) || PyDict_CheckExact(container)) return PyDict_CheckExact(container);
+  static PyObject* const name = PyUnicode_InternFromString("__getitem__");
+  return !is_ordered_dict(container) && _PyType_Lookup(Py_TYPE(container), name) == _PyType_Lookup(&PyDict_Type, name);
+}
+
 PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   if (tracing()) {
     if (PyObject* done = numpy().numpy_get_item(container, key); done != not_handled()) return done;
@@ -92,7 +99,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   }
   if (is_context(container)) return reads().watch_contents(container, Reading::kItems) ? not_handled() : nullptr;
   if (born(container) || origins().contents_watched(container)) return not_handled();
-  if (PyDict_CheckExact(container) && is_atom(key, api_)) {
+  if (finds_as_dicts_do(container) && is_atom(key, api_)) {
     PyObject* value = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(container, key) : nullptr;
     PyObject* made = value != nullptr ? numbers().watched({container, key}, value) : nullptr;
     if (made != nullptr) return made;

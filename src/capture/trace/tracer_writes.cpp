@@ -440,6 +440,7 @@ PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const 
     note_call(type, target, "update", {items.get()});
     return done;
   }
+  if (name == "_count_elements" && operands.size() == 1) return count_elements(target, operands[0], perform);
   if (is_ordered_dict(target) && name == "popitem") return pop_item(target, perform);
   if (is_ordered_dict(target) && name == "move_to_end" && key) {
     origins().pin(operands[0]);

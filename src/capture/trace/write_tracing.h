@@ -60,6 +60,7 @@ class WriteTracing final : public TraceFeature {
   PyObject* mutate_list(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
                         const Perform& perform);
   PyObject* pop_item(PyObject* target, const Perform& perform);
+  PyObject* count_elements(PyObject* target, PyObject* names, const Perform& perform);
   PyObject* mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
                         std::span<PyObject* const> operands, bool keywords, const Perform& perform);
   PyObject* write_free_key(PyTypeObject* type, PyObject* target, const std::string& name,

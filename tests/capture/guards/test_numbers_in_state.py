@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ class Kept:
         self.totals: Any = collections.defaultdict(float)
         self.states: dict[Any, dict[str, Any]] = {}
         self.groups: dict[str, Any] = {}
+        self.counts: Any = collections.Counter()
+        self.slots_or_not = types.SimpleNamespace()
         self.weights = [torch.zeros(2), torch.zeros(3)]
 
 
@@ -74,12 +77,31 @@ def asks_truth(x: Tensor, call: int) -> Any:
     return x * kept.groups["step"]
 
 
-PROGRAMS = [slots, totals, optimizer, asks_truth]
+def counter(x: Tensor, call: int) -> Any:
+    """A Counter's items, read one by one, counted from a list, added from another dict."""
+    kept.counts["seen"] += 1
+    kept.counts.update(["a", "b", "a"])
+    kept.counts.update({"seen": 2, "c": 1})
+    kept.counts["b"] += kept.counts.get("never", 0) + kept.counts["missing"]
+    return x * kept.counts["seen"] + kept.counts["a"] - kept.counts.get("b", 0)
+
+
+def asks_by_name(x: Tensor, call: int) -> Any:
+    """Attributes that are there from the first call on, read by getattr."""
+    state = kept.slots_or_not
+    state.calls = getattr(state, "calls", 0) + 1
+    kept.slots.steps = getattr(kept.slots, "steps", 7) + 2
+    return x * state.calls + kept.slots.steps
+
+
+PROGRAMS = [slots, totals, optimizer, asks_truth, counter, asks_by_name]
 
 
 def plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.tolist()
+    if isinstance(value, types.SimpleNamespace):
+        return plain(vars(value))
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, Slots):
