@@ -297,3 +297,15 @@ def test_creation(dtype: torch.dtype | None) -> None:
         for name in ("zeros_like", "ones_like"):
             check(name, [x, *tail, None], lambda n=name, x=x: getattr(torch, n)(x, dtype=dtype), native=True)
         check("full_like", [x, 3, *tail, None], lambda x=x: torch.full_like(x, 3, dtype=dtype), native=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "name", "add sub mul div floor_divide maximum minimum atan2 hypot copysign pow xlogy logaddexp heaviside".split()
+)
+def test_special_values(name: str, dtype: torch.dtype) -> None:
+    """Every pair of NaN, infinities, zeros of both signs and some others."""
+    nan, inf = float("nan"), float("inf")
+    values = torch.tensor([nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, -3.0], dtype=dtype)
+    x, y = values.repeat_interleave(len(values)), values.repeat(len(values))
+    check(name, [x, y, *([1] if name in ALPHA else [])], lambda: getattr(torch, name)(x, y))

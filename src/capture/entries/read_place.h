@@ -46,12 +46,13 @@ struct VaryingItems {
   std::unordered_set<size_t> modules;     // torch modules that are made anew: guarded by structure, with those in them
   std::unordered_set<PyObject*> staying;  // but for these
   std::unordered_set<size_t> functions;   // functions of one code that are made anew: guarded by what they come with
+  std::unordered_set<size_t> slotted;     // likewise instances with slots: guarded by structure
   std::unordered_set<size_t> generators;  // of random numbers, another one in each call: guarded by device
   std::vector<ReplacedModule> replaced;   // of which EntryCache::decide_modules decides
   /// Nothing varies but modules that stay what they are.
   bool stays() const {
     return !replaced.empty() && tensors.empty() && numbers.empty() && modules.empty() && functions.empty() &&
-           generators.empty();
+           slotted.empty() && generators.empty();
   }
 };
 

@@ -267,6 +267,7 @@ struct ValueGuard::Builder {
   }
 
   bool add_slots(PyObject* o, size_t at, int depth) {
+    if (!dynamic.slotted.contains(guard.items_[at].key)) return false;
     const std::vector<InstanceSlot> slots = instance_slots(o);
     if (slots.empty()) return false;
     guard.items_[at].kind = Kind::kInstance;

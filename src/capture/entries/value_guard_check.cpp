@@ -200,6 +200,7 @@ struct ValueGuard::Comparer {
         if (api.is_module(o) && item.object.is(o)) dynamic.staying.insert(o);
         if (api.is_module(o) && !item.object.is(o)) dynamic.replaced.push_back({here, item.object.get(), o});
         if (is_random_generator(o) && !item.object.is(o)) dynamic.generators.insert(here);
+        if (!item.object.is(o) && is_slotted_instance(o)) dynamic.slotted.insert(here);
         if (PyFunction_Check(o) && !item.object.is(o)) compare_functions(item.object.get(), o, here);
         return true;
       case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
@@ -218,6 +219,7 @@ struct ValueGuard::Comparer {
         return compare_dict(o, item) && compare_attributes(o, item);
       case Kind::kInstance: {
         if (!item.slots.empty()) {
+          dynamic.slotted.insert(here);
           return std::all_of(item.slots.begin(), item.slots.end(),
                              [&](const auto& slot) { return compare(slot.of(o)); });
         }

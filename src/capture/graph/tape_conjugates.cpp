@@ -9,12 +9,25 @@
 namespace tatara::capture {
 namespace {
 
-/// Whether the program may see the view, or what it is a view of may change while it is there.
-bool is_seen(const TapeConversion& c, const TapeNode& node, int operand) {
+/// Whether the slot is of the memory of this one: the tensor itself, a view of it, also by detach().
+bool is_made_of(const Tape& tape, int slot, int of) {
+  while (slot >= 0 && slot != of) {
+    const TapeNode* const made = tape.makes(slot) ? tape.maker(slot) : nullptr;
+    if (made == nullptr || !may_be_view(tape, *made) || PyTuple_GET_SIZE(made->args.get()) == 0) return false;
+    const int operand = slot_of(PyTuple_GET_ITEM(made->args.get(), 0));
+    if (operand == slot) return false;
+    slot = operand;
+  }
+  return slot == of;
+}
+
+/// Whether the program may see the view, or what it is a view of may change while it is there. `whole`: the tape is, and its
+/// results are known.
+bool is_seen(const TapeConversion& c, const TapeNode& node, int operand, bool whole) {
   const Tape& tape = *c.tape;
   const int view = node.outputs[0];
-  const std::vector<int> results = computed_outputs(tape);
-  const auto shows = [&](int slot) { return slot == view || view_origin(tape, slot).is_view_of(view); };
+  const std::vector<int> results = whole ? computed_outputs(tape) : std::vector<int>();
+  const auto shows = [&](int slot) { return is_made_of(tape, slot, view); };
   if (std::any_of(results.begin(), results.end(), shows)) return true;
   const int memory = memory_owner(tape, operand), own = memory_owner(tape, view);
   for (const TapeNode& other : tape.nodes()) {
@@ -35,12 +48,16 @@ bool is_seen(const TapeConversion& c, const TapeNode& node, int operand) {
 
 }  // namespace
 
-std::optional<ValueId> conjugated_inside(TapeConversion& c, const TapeNode& node) {
+bool is_conjugate_seen(const TapeConversion& c, const TapeNode& node) {
+  return is_seen(c, node, slot_of(PyTuple_GET_ITEM(node.args.get(), 0)), true);
+}
+
+std::optional<ValueId> conjugated_inside(TapeConversion& c, const TapeNode& node, bool whole) {
   if (node.outputs.size() != 1 || node.outputs[0] < 0 || PyTuple_GET_SIZE(node.args.get()) == 0) return std::nullopt;
   const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
   if (operand < 0 || c.ref(operand) < 0 || !is_complex(c.fz.type(c.ref(operand)).dtype)) return std::nullopt;
   if (node.name == "resolve_conj" || !any_operator(node, conjugates_lazily)) return std::nullopt;
-  if (node.level != 0 || c.tape->has_transforms() || is_seen(c, node, operand)) return std::nullopt;
+  if (node.level != 0 || c.tape->has_transforms() || is_seen(c, node, operand, whole)) return std::nullopt;
   GraphBuilder& b = c.builder;
   ValueId value = b.unary("conj_complex", c.fz.read(c.ref(operand)));
   const TensorType wanted = c.slot_type(node.outputs[0]);

@@ -148,6 +148,10 @@ TapeGraph TapeConverter::finish(const PassOptions& passes) {
     place.call = static_cast<int>(*hidden);
     throw Unsupported("a tensor of one number as an index gives a view", place);
   }
+  for (const size_t at : conjugates_) {
+    const TapeNode& node = c_.tape->nodes()[at];
+    if (is_conjugate_seen(c_, node)) throw Unsupported("lazy conjugation runs in eager", node.location);
+  }
   std::vector<TensorRef> wanted;
   std::vector<int> outputs = computed_outputs(*c_.tape);
   std::sort(outputs.begin(), outputs.end());  // a tensor comes before its views, and is the whole of its memory
@@ -383,8 +387,10 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
     if (!reads) return {constant(node)};
     if (numbers_.is_list(node)) return {numbers_.list(node)};
   }
-  if (history_ == nullptr) {
-    if (const auto conjugated = conjugated_inside(c_, node)) return {c_.fz.fresh(*conjugated)};
+  if (const auto conjugated = conjugated_inside(c_, node, history_ == nullptr)) {
+    // What comes of it is known when the tape ends.
+    if (history_) conjugates_.push_back(static_cast<size_t>(&node - c_.tape->nodes().data()));
+    return {c_.fz.fresh(*conjugated)};
   }
   const std::string in_place = view_in_place(node), name = in_place.empty() ? known_name(node) : in_place;
   if (name.empty()) return opaque_results(node);

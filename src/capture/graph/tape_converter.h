@@ -82,8 +82,9 @@ class TapeConverter {
   static View view_of(const Tape& tape, bool engine);
   View view_;
   size_t nodes_done_ = 0, slots_done_ = 0;
-  bool apart_ = false;        // a pass was tried which changed what will follow
-  bool awaits_pass_ = false;  // the same, unless the pass itself follows
+  std::vector<size_t> conjugates_;  // nodes: lazy views whose numbers the graph has (tape_conjugates.h)
+  bool apart_ = false;              // a pass was tried which changed what will follow
+  bool awaits_pass_ = false;        // the same, unless the pass itself follows
 };
 
 }  // namespace tatara::capture

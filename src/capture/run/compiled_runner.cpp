@@ -431,6 +431,18 @@ bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
 
 }  // namespace
 
+bool CompiledRunner::writes_beside(const std::vector<Ref>& env, PyObject* operand) const {
+  const auto memory = [](PyObject* tensor) {
+    const Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
+    const Ref place = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "data_ptr", nullptr)) : Ref();
+    forget_error();
+    return place ? PyLong_AsLongLong(place.get()) : -1;
+  };
+  return std::ranges::any_of(executable_->plan().input_writes, [&](const auto& write) {
+    return memory(input(env, static_cast<size_t>(write.input_index))) == memory(operand);
+  });
+}
+
 /// What the plan writes to, and may fail after.
 void CompiledRunner::keep_written(const std::vector<Ref>& env, const Frame& frame) const {
   Transaction* const transaction = Transaction::current();

@@ -41,6 +41,8 @@ class CompiledRunner final : public GraphRunner {
   void alone_in_memory(const std::vector<int>& outputs) {
     for (const int i : outputs) outputs_[static_cast<size_t>(i)].alone = true;
   }
+  /// Whether the plan writes to memory of this operand: a copy would miss that.
+  bool writes_beside(const std::vector<Ref>& env, PyObject* operand) const;
   Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
   bool pinned_unchanged(TorchApi& api) override;
   std::vector<std::string> describe_pinned() const override;

@@ -76,6 +76,7 @@ class PlanCall {
       const bool plain = api.read_meta(inputs[i].get(), meta);
       if (!plain) forget_error();
       if (plain && (meta.strides.size() != strides_[i]->size() || meta.strides == *strides_[i])) continue;
+      if (runner_->writes_beside(inputs, inputs[i].get())) return false;
       const Ref sizes = attr(inputs[i].get(), "shape"), strides = int_tuple(*strides_[i]);
       Ref copy =
           Ref::steal(PyObject_CallMethod(inputs[i].get(), "new_empty_strided", "OO", sizes.get(), strides.get()));

@@ -232,7 +232,6 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
     return 0;
   }
   if ((PyWeakref_CheckRef(value) && origins().find_weak(value)) || origins().find_by_name(value)) return 0;
-  if (is_enum_member(value) && origins().find_member(value)) return 0;
   if (origins().find_mro(value)) return 0;
   if (how == Obtained::kModule || PyModule_Check(value)) {
     PyObject* modules = PyImport_GetModuleDict();
@@ -247,6 +246,7 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
     return 0;
   }
   if (how == Obtained::kItem && key == nullptr && born(owner) && !writes().touch(owner)) return -1;
+  if (is_enum_member(value) && origins().find_member(value)) return 0;  // guarded by value, where it was found
   const std::string from = owner != nullptr ? " of an object of type " + type_name(owner) : std::string();
   return graph_break("an object of type " + type_name(value) + from + ", of which it is not known where it comes from")
              ? 0

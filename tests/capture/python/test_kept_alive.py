@@ -193,7 +193,7 @@ def test_ended_objects_count_for_the_limit() -> None:
     """Of a kind that is guarded by identity alone: others are inputs once they have been another object."""
 
     class Slotted:
-        __slots__ = ("__weakref__", "limit")
+        __slots__ = ("__dict__", "__weakref__", "limit")  # both
 
         def __init__(self) -> None:
             self.limit = 3

@@ -34,6 +34,8 @@ SEEN: dict[str, Callable[[Tensor], Any]] = {
     "both": lambda x: (x.conj(), x.conj() * 2),
     "imaginary part is a result": lambda x: x.conj().imag,
     "adjoint is a result": lambda x: x.mH,
+    "detached": lambda x: x.conj().detach(),
+    "view of it detached": lambda x: x.conj().detach().T[1:],
     "resolved": lambda x: x.conj().resolve_conj(),
     "written after": lambda x: (lambda y, z: (y.conj(), y.mul_(2), (z + 1).sum())[2])(x, x.conj()),
     "written through": lambda x: (lambda z: (z.add_(1), x * 2)[1])(x.conj()),
@@ -104,3 +106,44 @@ def test_gradients(name: str) -> None:
             gradients.append(leaf.grad)
         torch.testing.assert_close(*gradients)
         assert gradients[0].is_conj() == gradients[1].is_conj()
+
+
+STEPS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "squared absolute": lambda x, p: ((w := x * p.exp()) * w.conj()).real.sum(),
+    "adjoint product": lambda x, p: ((w := torch.polar(p.exp(), p)).mH @ w).real.square().sum(),
+    "of an operand": lambda x, p: (torch.polar(p.exp(), p) * x.conj()).imag.abs().sum(),
+    "of what was written before": lambda x, p: ((y := x * 2).imag.add_(1), (torch.polar(p, p) * y.conj()).real.sum())[
+        1
+    ],
+    "both ways": lambda x, p: (((w := torch.polar(p, p)) * x.conj()).real * (w.conj() * x).imag).sum(),
+}
+STEPS_THAT_SHOW: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "result": lambda x, p: ((w := torch.polar(p, p)).conj(), (w.conj() * x).real.sum()),
+    "written after": lambda x, p: ((c := x.conj()), torch.polar(p, p).real.sum(), x.mul_(2), c * 1)[1::2],
+    "detached": lambda x, p: ((w := torch.polar(p, p)).conj().detach(), (w.conj() * x).real.sum()),
+    "resolved": lambda x, p: ((w := torch.polar(p, p)).conj().resolve_conj(), (w.conj() * x).real.sum()),
+}
+
+
+def _step(function: Callable[[Tensor, Tensor], Any], x: Tensor, p: Tensor) -> list[Any]:
+    found = function(x, p)
+    results = list(found) if isinstance(found, tuple) else [found]
+    loss = next(each for each in results if not each.is_complex())
+    return [torch.autograd.grad(loss, p)[0], *(each.detach() for each in results)]
+
+
+@pytest.mark.parametrize("name", [*STEPS, *(n + " (shown)" for n in STEPS_THAT_SHOW)])
+def test_passes_inside_of_a_step(name: str) -> None:
+    function = STEPS[name] if name in STEPS else STEPS_THAT_SHOW[name.removesuffix(" (shown)")]
+    compiled = tatara.compile(_step)
+    before = tatara.stats()["breaks"]
+    for call in range(4):
+        torch.manual_seed(call)
+        x, p = torch.randn(4, 4, dtype=torch.complex128), torch.rand(4, 4, dtype=torch.float64, requires_grad=True)
+        mine, own = x.clone(), x.clone()
+        for one, other in zip(compiled(function, mine, p), _step(function, own, p), strict=True):
+            assert (one.dtype, one.stride(), one.is_conj()) == (other.dtype, other.stride(), other.is_conj())
+            torch.testing.assert_close(one, other)
+        torch.testing.assert_close(mine, own)
+    if name in STEPS:
+        assert tatara.stats()["breaks"] == before
