@@ -31,6 +31,7 @@ bool is_seen(const TapeConversion& c, const TapeNode& node, int operand, bool wh
   if (std::any_of(results.begin(), results.end(), shows)) return true;
   const int memory = memory_owner(tape, operand), own = memory_owner(tape, view);
   for (const TapeNode& other : tape.nodes()) {
+    if (resolves_nothing(other)) continue;
     bool reads = false, meets = false;
     const auto look = [&](int slot) {
       reads = reads || shows(slot);
@@ -47,6 +48,11 @@ bool is_seen(const TapeConversion& c, const TapeNode& node, int operand, bool wh
 }
 
 }  // namespace
+
+bool resolves_nothing(const TapeNode& node) {
+  return (node.name == "resolve_conj" || node.name == "resolve_neg") && node.outputs.size() == 1 &&
+         PyTuple_GET_SIZE(node.args.get()) == 1 && slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) == node.outputs[0];
+}
 
 bool is_conjugate_seen(const TapeConversion& c, const TapeNode& node) {
   return is_seen(c, node, slot_of(PyTuple_GET_ITEM(node.args.get(), 0)), true);

@@ -373,6 +373,7 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
     indexing_.set_item(node);
     return {};
   }
+  if (resolves_nothing(node)) return {c_.ref(node.outputs[0])};
   if (node.name == "as_tensor" && PyTuple_GET_SIZE(node.args.get()) == 1) {
     const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
     if (slot >= 0 && node.outputs.size() == 1 && node.outputs[0] == slot) return {c_.ref(slot)};  // it was one

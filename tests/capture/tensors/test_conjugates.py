@@ -26,6 +26,7 @@ INSIDE: dict[str, Callable[[Tensor], Any]] = {
     "of a result": lambda x: (x * 2).exp().conj() + 1,
     "autocorrelation": lambda x: torch.fft.ifft(torch.fft.fft(x) * torch.fft.fft(x).conj()).real * 2,
     "asked": lambda x: x.conj() * (2 if x.conj().is_conj() else 3),
+    "resolved where there is nothing": lambda x: x.resolve_conj().resolve_neg() * 2,
     "expanded": lambda x: x[:1].expand(6, 5).conj() * 2,
 }
 SEEN: dict[str, Callable[[Tensor], Any]] = {
@@ -115,6 +116,7 @@ STEPS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "of what was written before": lambda x, p: ((y := x * 2).imag.add_(1), (torch.polar(p, p) * y.conj()).real.sum())[
         1
     ],
+    "resolved where there is nothing": lambda x, p: ((torch.polar(p, p).resolve_conj() * x.conj()).real.sum()),
     "both ways": lambda x, p: (((w := torch.polar(p, p)) * x.conj()).real * (w.conj() * x).imag).sum(),
 }
 STEPS_THAT_SHOW: dict[str, Callable[[Tensor, Tensor], Any]] = {
