@@ -116,7 +116,7 @@ STEPS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "of what was written before": lambda x, p: ((y := x * 2).imag.add_(1), (torch.polar(p, p) * y.conj()).real.sum())[
         1
     ],
-    "resolved where there is nothing": lambda x, p: ((torch.polar(p, p).resolve_conj() * x.conj()).real.sum()),
+    "resolved where there is nothing": lambda x, p: (torch.polar(p, p).resolve_conj() * x.conj()).real.sum(),
     "both ways": lambda x, p: (((w := torch.polar(p, p)) * x.conj()).real * (w.conj() * x).imag).sum(),
 }
 STEPS_THAT_SHOW: dict[str, Callable[[Tensor, Tensor], Any]] = {
