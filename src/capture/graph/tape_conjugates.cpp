@@ -50,8 +50,9 @@ bool is_seen(const TapeConversion& c, const TapeNode& node, int operand, bool wh
 }  // namespace
 
 bool resolves_nothing(const TapeNode& node) {
-  return (node.name == "resolve_conj" || node.name == "resolve_neg") && node.outputs.size() == 1 &&
-         PyTuple_GET_SIZE(node.args.get()) == 1 && slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) == node.outputs[0];
+  if (node.outputs.size() != 1 || PyTuple_GET_SIZE(node.args.get()) != 1) return false;
+  if (slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) != node.outputs[0]) return false;
+  return node.name == "resolve_conj" || any_operator(node, resolves_negations);
 }
 
 bool is_conjugate_seen(const TapeConversion& c, const TapeNode& node) {
