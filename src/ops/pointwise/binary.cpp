@@ -280,20 +280,13 @@ ScalarId xlogy(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
   return b.select(b.apply(Op::kIsNan, DType::kBool, std::vector<ScalarId>{v[1]}), v[1], chosen);
 }
 
-/// torch's step: 0 at NaN.
+/// 0 at NaN.
 ScalarId heaviside(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
   const bool whole = !is_floating(dtype);
   const ScalarId zero = whole ? b.constant_int(0, dtype) : b.constant(0, dtype);
   const ScalarId one = whole ? b.constant_int(1, dtype) : b.constant(1, dtype);
   const ScalarId sides = b.select(b.compare(Op::kGt, v[0], zero), one, zero);
   return b.select(b.compare(Op::kEq, v[0], zero), v[1], sides);
-}
-
-/// NumPy's step: NaN at NaN.
-ScalarId heaviside_numpy(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
-  const ScalarId stepped = heaviside(b, dtype, v);
-  if (!is_floating(dtype)) return stepped;
-  return b.select(b.apply(Op::kIsNan, DType::kBool, std::vector<ScalarId>{v[0]}), v[0], stepped);
 }
 
 ScalarId round_quotient(LoopBuilder& b, DType dtype, std::span<const ScalarId> v, bool floor) {
@@ -411,20 +404,18 @@ void register_pointwise_binary(OpRegistry& r) {
         return {pointwise_type(m, both, dtype)};
       },
       nullptr, pointwise_lower({0, 1}, Promotion::kIntToFloat, xlogy)));
-  const auto step_type = [](MetaContext& m) -> std::vector<TensorType> {
-    const size_t both[] = {0, 1};
-    const DType dtype = m.result_type(both);
-    if (is_complex(dtype) || dtype == DType::kBool) throw Unsupported("heaviside of bool or complex");
-    if (m.tensor(0).dtype != m.tensor(1).dtype) {
-      throw InvalidArgument("heaviside is not yet implemented for tensors with different dtypes.");
-    }
-    return {pointwise_type(m, both, dtype)};
-  };
   r.add(make_op(
       {"heaviside", OpKind::kPointwise, kTensors, "torch.heaviside torch.Tensor.heaviside", "torch.Tensor.heaviside_"},
-      step_type, nullptr, pointwise_lower({0, 1}, Promotion::kSame, heaviside)));
-  r.add(make_op({"heaviside.numpy", OpKind::kPointwise, kTensors, "numpy.heaviside"}, step_type, nullptr,
-                pointwise_lower({0, 1}, Promotion::kSame, heaviside_numpy)));
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = m.result_type(both);
+        if (is_complex(dtype) || dtype == DType::kBool) throw Unsupported("heaviside of bool or complex");
+        if (m.tensor(0).dtype != m.tensor(1).dtype) {
+          throw InvalidArgument("heaviside is not yet implemented for tensors with different dtypes.");
+        }
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr, pointwise_lower({0, 1}, Promotion::kSame, heaviside)));
   OpDef numbers =
       make_op({"div.numbers", OpKind::kComposite, "(Scalar self, Scalar other, *, str? rounding_mode=None) -> Tensor",
                "torch.div torch.divide"},

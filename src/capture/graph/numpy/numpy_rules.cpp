@@ -84,6 +84,12 @@ ValueId sign(GraphBuilder& b, const Values& v) {
   return is_floating(t) ? b.where(b.unary("isnan", v[0]), v[0], s) : s;
 }
 
+/// heaviside; torch has 0 at NaN.
+ValueId unit_step(GraphBuilder& b, const Values& v) {
+  const ValueId s = b.binary("heaviside", v[0], v[1]);
+  return is_floating(b.type(v[0]).dtype) ? b.where(b.unary("isnan", v[0]), v[0], s) : s;
+}
+
 ValueId conjugate(GraphBuilder& b, const Values& v) {
   return is_complex(b.type(v[0]).dtype) ? b.unary("conj_complex", v[0]) : identity(b, v);
 }
@@ -121,19 +127,13 @@ ValueId clip(GraphBuilder& b, const Values& v) { return b.binary("minimum", b.bi
 // Ufuncs that differ from the registry's operators even when operands have the loop's types. The others are Python names of
 // operators ("numpy.add").
 constexpr std::pair<std::string_view, Body> kBodies[] = {
-    {"positive", identity},
-    {"absolute", absolute},
-    {"sign", sign},
-    {"conjugate", conjugate},
-    {"rint", rint},
-    {"floor", floor},
-    {"ceil", ceil},
-    {"trunc", trunc},
-    {"clip", clip},
-    {"isnan", is_nan},
-    {"isinf", is_infinite},
-    {"isfinite", is_finite},
-    {"logical_not", logical_not},
+    {"positive", identity},   {"absolute", absolute},
+    {"sign", sign},           {"heaviside", unit_step},
+    {"conjugate", conjugate}, {"rint", rint},
+    {"floor", floor},         {"ceil", ceil},
+    {"trunc", trunc},         {"clip", clip},
+    {"isnan", is_nan},        {"isinf", is_infinite},
+    {"isfinite", is_finite},  {"logical_not", logical_not},
 };
 
 /// What a ufunc means: an operator or a body; neither: nothing that is known.
