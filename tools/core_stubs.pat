@@ -42,8 +42,8 @@ tatara._core.call_alone:
         """Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it gives."""
 
 tatara._core.call_apart:
-    def call_apart(callable: Any, *args: Any) -> Any:
-        """Calls a function as if no trace were open. A graph breaks there."""
+    def call_apart(why: str, callable: Any, *args: Any) -> Any:
+        """Calls a function as if no trace were open. A graph breaks there for the reason given."""
 
 tatara._core.apart_in_memory:
     def apart_in_memory(tensors: list[Any]) -> bool:

@@ -91,8 +91,8 @@ def is_compiling() -> bool:
 def call_alone(callable: Any, *args: Any) -> Any:
     """Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it gives."""
 
-def call_apart(callable: Any, *args: Any) -> Any:
-    """Calls a function as if no trace were open. A graph breaks there."""
+def call_apart(why: str, callable: Any, *args: Any) -> Any:
+    """Calls a function as if no trace were open. A graph breaks there for the reason given."""
 
 def apart_in_memory(tensors: list[Any]) -> bool:
     """Whether no two tensors of a list share memory; False, too, where one's memory is not known."""

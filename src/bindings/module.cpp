@@ -81,11 +81,11 @@ PyObject* call_alone(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 }
 
 PyObject* call_apart(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
-  if (nargs < 1) {
-    PyErr_SetString(PyExc_TypeError, "call_apart takes a callable, then its arguments");
+  if (nargs < 2) {
+    PyErr_SetString(PyExc_TypeError, "call_apart takes a reason, a callable, then its arguments");
     return nullptr;
   }
-  return tatara::capture::Tracer::call_apart(args[0], args + 1, static_cast<size_t>(nargs - 1));
+  return tatara::capture::Tracer::call_apart(args, static_cast<size_t>(nargs));
 }
 
 PyObject* apart_in_memory(PyObject*, PyObject* tensors) {
@@ -107,7 +107,7 @@ void add_plain_functions(nb::module_& m) {
        "Calls a function of arrays past the trace that is open. Compiled code calls it again, and compares what it "
        "gives."},
       {"call_apart", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_apart)), METH_FASTCALL,
-       "Calls a function as if no trace were open. A graph breaks there."},
+       "Calls a function as if no trace were open. A graph breaks there for the reason given."},
       {"apart_in_memory", apart_in_memory, METH_O,
        "Whether no two tensors of a list share memory; False, too, where one's memory is not known."}};
   const nb::object name = nb::str("tatara._core");

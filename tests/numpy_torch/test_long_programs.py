@@ -85,6 +85,15 @@ def test_what_cannot_be_captured_is_not_captured_again_in_each_call():
     assert after["breaks"] == before["breaks"] and after["graphs"] == before["graphs"]
 
 
+def test_a_report_says_why_numpy_runs():
+    wrapped = tatara.wrap_numpy(trace_of_tanh)
+    x = torch.from_numpy(arguments(trace_of_tanh)[0])
+    report = tatara.explain(lambda x: wrapped(x * 2) + 1)(x)
+    (why,) = [each.reason for each in report.breaks]
+    assert why.startswith("wrap_numpy: trace_of_tanh runs by NumPy: a loop of too many operations in all (")
+    assert "test_long_programs.py" in why
+
+
 def twelve(a, b, c, d, e, f, g, h, i, j, k, l):  # noqa: E741
     return (a @ b) @ c + d * e - f + g / (1 + h * h) + i * j, (k - l).sum(), np.outer(d, l)
 

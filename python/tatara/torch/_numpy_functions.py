@@ -164,10 +164,12 @@ def wrap(function: Any, compiler: Callable[[Any], Callable[..., Any]]) -> Callab
     def refused(why: str, tensors: list[torch.Tensor], given: list[Any], structure: Any) -> Any:
         if not _wants_values(tensors):
             raise Unsupported(f"wrap_numpy: {why}")
-        if any(tensor.device.type != "cpu" for tensor in tensors):
-            name = getattr(plain, "__name__", "the function")
+        name = getattr(plain, "__name__", "the function")
+        if not _is_here(tensors):
             warnings.warn(f"wrap_numpy: {name} runs by NumPy on the CPU: {why}", stacklevel=3)
-        return _core.call_apart(_by_numpy, compiled, tensors, given, structure)
+        return _core.call_apart(
+            f"wrap_numpy: {name} runs by NumPy: {why}", _by_numpy, compiled, tensors, given, structure
+        )
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         tensors: list[torch.Tensor] = []

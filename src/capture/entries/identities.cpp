@@ -25,6 +25,12 @@ int64_t storage_bytes(PyObject* tensor) {
 
 }  // namespace
 
+std::optional<int64_t> storage_address(PyObject* tensor) {
+  const Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
+  const int64_t address = number_of(storage.get(), "data_ptr");
+  return address < 0 ? std::nullopt : std::optional(address);
+}
+
 bool lie_alike(PyObject* one, PyObject* other) {
   return number_of(one, "storage_offset") == number_of(other, "storage_offset") &&
          storage_bytes(one) == storage_bytes(other);

@@ -1,6 +1,8 @@
 // Which objects of a call are the same ones, and which tensors lie in their memory alike.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +12,8 @@
 
 namespace tatara::capture {
 
+/// Where the tensor's storage begins; nothing: it is not known.
+std::optional<int64_t> storage_address(PyObject* tensor);
 /// Whether two tensors begin at the same place of storages of the same size.
 bool lie_alike(PyObject* one, PyObject* other);
 /// Whether a tensor without holes is all of its storage.

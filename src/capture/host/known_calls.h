@@ -85,6 +85,7 @@ enum class CallHandler : uint8_t {
   kHasTorchFunction,  ///< asks for a __torch_function__
   kEvalFrame,         ///< switches torch's compiler
   kGroupTensors,      ///< torch._C._group_tensors_by_device_and_dtype
+  kCallsApart,        ///< breaks the graph for the reason that it is given
   kApartInMemory,     ///< asks whether tensors share memory
 };
 

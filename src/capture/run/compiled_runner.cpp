@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "capture/entries/identities.h"
 #include "capture/entries/stats.h"
 #include "capture/host/torch_hooks.h"
 #include "capture/host/torch_native.h"
@@ -432,14 +433,9 @@ bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
 }  // namespace
 
 bool CompiledRunner::writes_beside(const std::vector<Ref>& env, PyObject* operand) const {
-  const auto memory = [](PyObject* tensor) {
-    const Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
-    const Ref place = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "data_ptr", nullptr)) : Ref();
-    forget_error();
-    return place ? PyLong_AsLongLong(place.get()) : -1;
-  };
+  const std::optional<int64_t> memory = storage_address(operand);
   return std::ranges::any_of(executable_->plan().input_writes, [&](const auto& write) {
-    return memory(input(env, static_cast<size_t>(write.input_index))) == memory(operand);
+    return storage_address(input(env, static_cast<size_t>(write.input_index))) == memory;
   });
 }
 

@@ -177,6 +177,9 @@ CallPlan CallTracing::plan_in_module(const KnownCall& known, const std::string& 
       return {Kind::kPushMode, nullptr, name};
     case CallHandler::kPopsMode:
       return modes().pops_programs() ? CallPlan{Kind::kPopMode, nullptr, name} : breaks(full_name(module, name));
+    case CallHandler::kCallsApart:
+      return nargs > 0 && PyUnicode_Check(args[0]) != 0 ? CallPlan{Kind::kBreak, nullptr, text_of(args[0])}
+                                                        : breaks(name);
     case CallHandler::kApartInMemory:
     case CallHandler::kGroupTensors: return {Kind::kTorch, nullptr, name};
     case CallHandler::kBreak: return breaks(module == "builtins" ? name : full_name(module, name));

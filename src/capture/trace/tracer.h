@@ -29,8 +29,8 @@ class Tracer final : public VmObserver, private TraceFeature {
   static Tracer* current() { return present(); }
   /// Calls functions of arrays alone, past the trace that is open (NumpyAlone). Null with a Python error set.
   static PyObject* call_alone(PyObject* callable, PyObject* const* args, size_t nargs);
-  /// Calls as if no trace were open.
-  static PyObject* call_apart(PyObject* callable, PyObject* const* args, size_t nargs);
+  /// Calls as if no trace were open. A graph breaks there for the reason that comes first.
+  static PyObject* call_apart(PyObject* const* args, size_t nargs);
   bool at_work() const {
     return context_.state == State::kTracing || context_.state == State::kUnwinding || bypass_ > 0;
   }

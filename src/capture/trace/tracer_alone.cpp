@@ -30,9 +30,9 @@ PyObject* Tracer::call_alone(PyObject* callable, PyObject* const* args, size_t n
   return PyObject_Vectorcall(callable, args, nargs, nullptr);
 }
 
-PyObject* Tracer::call_apart(PyObject* callable, PyObject* const* args, size_t nargs) {
+PyObject* Tracer::call_apart(PyObject* const* args, size_t nargs) {
   const Aside aside;
-  return PyObject_Vectorcall(callable, args, nargs, nullptr);
+  return PyObject_Vectorcall(args[1], args + 2, nargs - 2, nullptr);
 }
 
 }  // namespace tatara::capture

@@ -239,7 +239,8 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
         PyObject* const done = calls().call_warn(f, call);
         if (done != not_handled() || !tracing()) return done;
       }
-      return graph_break("call of " + plan.name) ? not_handled() : nullptr;
+      const bool told = call.known.handler == CallHandler::kCallsApart;
+      return graph_break((told ? "" : "call of ") + plan.name) ? not_handled() : nullptr;
     }
     case Kind::kPure: return calls().call_in_c(call, plan);
   }

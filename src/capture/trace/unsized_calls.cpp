@@ -20,15 +20,9 @@ bool may_be_pure(std::string_view name, PyObject* kwargs) {
   return !writes && (kwargs == nullptr || PyDict_GetItemString(kwargs, "out") == nullptr);
 }
 
-PyObject* memory_of(PyObject* tensor) {
-  const Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
-  return storage ? PyObject_CallMethod(storage.get(), "data_ptr", nullptr) : nullptr;
-}
-
 bool share_memory(PyObject* a, PyObject* b) {
-  const Ref one = Ref::steal(memory_of(a)), other = Ref::steal(memory_of(b));
-  return !one || !other ||
-         (PyObject_RichCompareBool(one.get(), other.get(), Py_EQ) != 0 && PyLong_AsLongLong(one.get()) != 0);
+  const std::optional<int64_t> one = storage_address(a), other = storage_address(b);
+  return !one || !other || (*one == *other && *one != 0);
 }
 
 }  // namespace

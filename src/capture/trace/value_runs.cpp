@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "capture/entries/identities.h"
 #include "capture/host/known_calls.h"
 #include "capture/tape/node_operators.h"
 #include "capture/tape/transaction.h"
@@ -71,13 +72,9 @@ bool ValueTracing::copy_inputs(const std::set<int>& inputs) {
 
 /// Whether no other input has memory of one that is copied.
 bool ValueTracing::copies_are_apart() const {
-  const auto memory_of = [](PyObject* tensor) {
-    const Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
-    const Ref place = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "data_ptr", nullptr)) : Ref();
-    return place ? PyLong_AsSize_t(place.get()) : 0;
-  };
+  const auto memory_of = [](PyObject* tensor) { return storage_address(tensor).value_or(0); };
   const std::vector<TapeSlot>& slots = trace_->tape.slots();
-  std::set<size_t> copied;
+  std::set<int64_t> copied;
   for (const auto& [slot, copy] : own_.copies) copied.insert(memory_of(slots[static_cast<size_t>(slot)].object.get()));
   if (copied.size() != own_.copies.size() || copied.contains(0)) return false;
   for (size_t i = 0; i < slots.size(); ++i) {
