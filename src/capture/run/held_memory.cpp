@@ -6,6 +6,7 @@
 #include "capture/numbers/symbolic_int.h"
 #include "capture/tape/node_operators.h"
 #include "capture/tape/view_origins.h"
+#include "ops/host/recurrent.h"
 #include "ops/rules/loop_node.h"
 #include "transforms/autodiff.h"
 
@@ -22,6 +23,21 @@ std::vector<int> operands_of(const TapeNode& node) {
   for_each_slot(node.args.get(), add);
   for_each_slot(node.kwargs.get(), add);
   return slots;
+}
+
+/// The sizes to ask about: of a sequence in which each step is treated alike, two steps.
+Ref sizes_to_ask(const TapeNode& node, const TapeSlot& operand, bool first) {
+  constexpr Py_ssize_t kSequenceRank = 3, kSteps = 2;
+  const Py_ssize_t last = PyTuple_GET_SIZE(node.args.get()) - 1;
+  if (!first || PyTuple_GET_SIZE(operand.sizes.get()) != kSequenceRank || !any_operator(node, repeats_steps))
+    return Ref::borrow(operand.sizes.get());
+  const Py_ssize_t steps = PyTuple_GET_ITEM(node.args.get(), last) == Py_True ? 1 : 0;
+  Ref sizes = Ref::steal(PyTuple_New(kSequenceRank));
+  for (Py_ssize_t d = 0; d < kSequenceRank; ++d) {
+    const Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GET_ITEM(operand.sizes.get(), d));
+    PyTuple_SET_ITEM(sizes.get(), d, PyLong_FromSsize_t(d == steps ? std::min(size, kSteps) : size));
+  }
+  return sizes;
 }
 
 std::vector<bool> flags(PyObject* tuple) {
@@ -56,7 +72,8 @@ const std::optional<HeldByHost::Answer>& HeldByHost::ask(size_t n) {
     const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
     plain = plain && info.sizes && info.strides && info.dtype && !info.number;
     if (!plain) return Ref::borrow(Py_None);
-    return call_package<PackageFunction::kHeldOperand>(info.sizes.get(), info.strides.get(), info.dtype.get(),
+    const Ref sizes = sizes_to_ask(node, info, o == PyTuple_GetItem(node.args.get(), 0));
+    return call_package<PackageFunction::kHeldOperand>(sizes.get(), info.strides.get(), info.dtype.get(),
                                                        needs_[static_cast<size_t>(slot)] ? Py_True : Py_False);
   };
   const Ref args = map_structure(node.args.get(), operand);

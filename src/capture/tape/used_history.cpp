@@ -39,7 +39,7 @@ bool UsedHistory::saves(size_t n) {
   if (saves_[n]) return *saves_[n];
   const TapeNode& node = tape_.nodes()[n];
   bool answer = true;
-  if (node.func && is_operator_call(node)) {
+  if (node.func && is_operator_call(node) && !any_operator(node, &OpTraits::always_saves)) {
     const Ref ask = find_package_function(PackageFunction::kSaves);
     if (!ask) forget_error();
     bool plain = static_cast<bool>(ask);

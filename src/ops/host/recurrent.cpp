@@ -1,4 +1,9 @@
 // Recurrent networks: cells as the products and gates that they are made of, and the types of whole layers.
+#include "ops/host/recurrent.h"
+
+#include <algorithm>
+#include <array>
+
 #include "ops/core/family_util.h"
 #include "ops/core/meta.h"
 #include "support/error.h"
@@ -8,6 +13,8 @@ namespace {
 
 using namespace ops;
 using Values = std::vector<ValueId>;
+
+constexpr std::array<const char*, 4> kLayers = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
 
 /// (input, hx, w_ih, w_hh, b_ih, b_hh); of the LSTM `hx` is a list of two.
 enum : size_t { kInput, kHidden, kInputWeight, kHiddenWeight, kInputBias, kHiddenBias };
@@ -110,6 +117,11 @@ std::vector<TensorType> packed_meta(MetaContext& c) {
 
 }  // namespace
 
+bool repeats_steps(const OpDef& op) {
+  return std::any_of(kLayers.begin(), kLayers.end(),
+                     [&op](const char* name) { return op.name == str_cat(name, ".input"); });
+}
+
 void register_recurrent(OpRegistry& r) {
   const auto made_of = [&](const char* name, const DecomposeFn& parts) {
     OpDef& op = r.amend(name);
@@ -120,9 +132,14 @@ void register_recurrent(OpRegistry& r) {
   made_of("rnn_relu_cell", simple_cell("relu"));
   made_of("gru_cell", gru_cell);
   made_of("lstm_cell", lstm_cell);
-  for (const char* name : {"lstm", "gru", "rnn_tanh", "rnn_relu"}) {
-    r.amend(str_cat(name, ".input")).meta = sequence_meta;
-    r.amend(str_cat(name, ".data")).meta = packed_meta;
+  for (const char* name : kLayers) {
+    // Torch, asked about its nodes of gradients, would go through all steps of the sequence.
+    OpDef& whole = r.amend(str_cat(name, ".input"));
+    whole.meta = sequence_meta;
+    whole.traits.always_saves = true;
+    OpDef& packed = r.amend(str_cat(name, ".data"));
+    packed.meta = packed_meta;
+    packed.traits.always_saves = true;
   }
 }
 
