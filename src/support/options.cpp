@@ -181,6 +181,7 @@ const std::vector<OptionInfo>& option_table() {
                       "join_biases",
                       "online_softmax",
                       "own_products",
+                      "read_parts",
                       "rematerialize",
                       "roll_loops",
                       "short_reductions",

@@ -38,6 +38,9 @@ Graph online_softmax(const Graph& graph, const PassOptions& options = {});
 Graph eliminate_common_subexpressions(const Graph& graph, const PassOptions& options = {});
 /// Sums of gradients of parts that don't meet, as one tensor with all of them. After common subexpressions are one: zeros are then.
 Graph sum_parts(const Graph& graph, const PassOptions& options = {});
+/// Views of what inverses of views give, as what was written there or views of what was there before, but for tensors that write_parts
+/// will write in place; and no writes of what is there already.
+Graph read_parts(const Graph& graph, const PassOptions& options = {});
 /// Inverses of views that give an input its new contents, as writes of the part that changes. After common subexpressions are one.
 Graph write_parts(const Graph& graph, const PassOptions& options = {});
 /// In place: what a graph on a GPU computes on the CPU from constants (a table of positions, an index) is computed on the GPU, where

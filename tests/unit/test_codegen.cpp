@@ -228,6 +228,33 @@ TEST(Codegen, UniformLoadsWithOtherValuesOfLanes) {
   }
 }
 
+// Lanes that want an element get it; where none does, there is none.
+TEST(Codegen, OnePlaceForSomeLanes) {
+  for (const int64_t wanted : {0, 7, 40}) {
+    Lab lab;
+    lab.kernel = parse_kernel(
+        "kernel test(in b0: i32[1], in b1: bool[40], out b2: i32[40]) {\n"
+        "  parallel p in 3 {\n"
+        "    %9: i32 = const(5)\n"
+        "    vector i in 40 {\n"
+        "      %1: bool = load b1[i]\n"
+        "      %2: i32 = load b0[1000000000000*p] if %1 else %9\n"
+        "      store b2[i] = %2\n"
+        "    }\n"
+        "  }\n"
+        "}\n");
+    std::vector<int32_t> one = {-7};
+    std::vector<uint8_t> given(40);
+    std::vector<int32_t> out(40);
+    for (size_t i = 0; i < given.size(); ++i) given[i] = static_cast<int64_t>(i * 13 % 40) < wanted ? 1 : 0;
+    void* buffers[] = {one.data(), given.data(), out.data()};
+    KernelFault fault{};
+    const int64_t begin = wanted == 0 ? 2 : 0;  // far outside
+    EXPECT_EQ(lab.compile()(buffers, nullptr, nullptr, begin, begin + 1, &fault), 0);
+    for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], given[i] != 0 ? -7 : 5);
+  }
+}
+
 // Behind the iteration that says so, a serial loop has no further one.
 TEST(Codegen, LoopsEndWhereTheirBodySaysSo) {
   const std::string text =

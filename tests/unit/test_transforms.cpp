@@ -156,6 +156,116 @@ TEST(Transforms, PartsThatMeetAreAdded) {
   EXPECT_EQ(count(eliminate_dead_code(sum_parts(eliminate_common_subexpressions(p.graph))), "add"), 1u);
 }
 
+// ---- Reads of what was written in part --------------------------------------------------------------------------------
+
+struct PartsOfRows : Program {
+  ValueId x = input({6, 4}), made = b.unary("exp", x);
+  std::vector<Arg> of(ValueId whole, int64_t dim, int64_t index) {
+    return {TensorArg{whole}, Scalar(dim), Scalar(index)};
+  }
+  ValueId row(ValueId whole, int64_t index, int64_t dim = 0) { return b.op("select", of(whole, dim, index)); }
+  ValueId with_row(ValueId whole, ValueId source, int64_t index, int64_t dim = 0) {
+    return b.op("select_scatter", {TensorArg{whole}, TensorArg{source}, Scalar(dim), Scalar(index)});
+  }
+  std::vector<Arg> range(int64_t start, int64_t end, int64_t step) {
+    return {Scalar(int64_t{0}), Scalar(start), Scalar(end), Scalar(step)};
+  }
+  ValueId slice(ValueId whole, int64_t start, int64_t end, int64_t step = 1) {
+    std::vector<Arg> args = range(start, end, step);
+    args.insert(args.begin(), TensorArg{whole});
+    return b.op("slice", std::move(args));
+  }
+  ValueId with_slice(ValueId whole, ValueId source, int64_t start, int64_t end, int64_t step = 1) {
+    std::vector<Arg> args = range(start, end, step);
+    args.insert(args.begin(), {TensorArg{whole}, TensorArg{source}});
+    return b.op("slice_scatter", std::move(args));
+  }
+  /// What is left where `read`, which no one keeps, is the result.
+  Graph reading(ValueId read) {
+    graph.add_output(b.unary("sin", read));
+    return eliminate_dead_code(read_parts(graph));
+  }
+};
+
+TEST(Transforms, AReadOfAWrittenPartIsWhatWasWritten) {
+  PartsOfRows p;
+  const Graph g = p.reading(p.row(p.with_row(p.made, p.input({4}), 2), 2));
+  EXPECT_EQ(g.num_nodes(), 1u);
+  PartsOfRows negative;
+  EXPECT_EQ(negative.reading(negative.row(negative.with_row(negative.made, negative.input({4}), -1), 5)).num_nodes(),
+            1u);
+}
+
+TEST(Transforms, AReadBesideAWrittenPartIsOfWhatWasThere) {
+  PartsOfRows p;
+  const ValueId written = p.with_row(p.with_row(p.made, p.input({4}), 2), p.input({4}), 3);
+  const Graph g = p.reading(p.row(written, 1));
+  EXPECT_EQ(count(g, "select_scatter"), 0u);
+  EXPECT_EQ(count(g, "select"), 1u);
+}
+
+TEST(Transforms, SlicesMeetOrDoNot) {
+  const auto left = [](int64_t start, int64_t end, int64_t step, int64_t from, int64_t to, int64_t by) {
+    PartsOfRows p;
+    const ValueId source = p.b.unary("cos", p.slice(p.x, start, end, step));
+    return count(p.reading(p.slice(p.with_slice(p.made, source, start, end, step), from, to, by)), "slice_scatter");
+  };
+  EXPECT_EQ(left(0, 2, 1, 2, 6, 1), 0u);
+  EXPECT_EQ(left(0, 6, 2, 1, 6, 2), 0u);
+  EXPECT_EQ(left(0, 6, 2, 0, 6, 2), 0u);
+  EXPECT_EQ(left(0, 3, 1, 2, 6, 1), 1u);
+  EXPECT_EQ(left(0, 6, 2, 1, 6, 3), 1u);
+  EXPECT_EQ(left(1, 3, 1, 0, 6, 1), 1u);
+}
+
+TEST(Transforms, ReadsThroughOtherViewsMeetThePart) {
+  PartsOfRows p;
+  const auto turned = [&](ValueId v) { return p.b.op("t", {TensorArg{v}}); };
+  const ValueId written = turned(p.with_row(turned(p.made), p.input({6}), 1));  // column 1
+  EXPECT_EQ(count(p.reading(p.row(written, 1, 1)), "select_scatter"), 0u);
+  PartsOfRows q;
+  const ValueId column = q.with_row(q.made, q.input({6}), 1, 1);
+  EXPECT_EQ(count(q.reading(q.row(column, 1)), "select_scatter"), 1u);  // a row has an element of it
+}
+
+TEST(Transforms, WhatIsThereAlreadyIsNotWritten) {
+  PartsOfRows p;
+  const ValueId sum = p.b.binary("add", p.row(p.made, 1), p.input({4}));
+  const ValueId once = p.with_row(p.made, sum, 1);
+  const auto again = [&p](ValueId whole, ValueId source) {
+    return p.with_row(whole, p.b.op("copy", {TensorArg{p.row(whole, 1)}, TensorArg{source}, Scalar(false)}), 1);
+  };
+  p.graph.add_output(again(again(once, sum), p.row(once, 1)));
+  EXPECT_EQ(count(eliminate_dead_code(read_parts(p.graph)), "select_scatter"), 1u);
+}
+
+TEST(Transforms, ResultsThatAreWrittenWhatTheyHaveStayApart) {
+  PartsOfRows p;
+  p.graph.add_output(p.made);
+  p.graph.add_output(p.with_row(p.made, p.row(p.made, 1), 1));
+  p.graph.add_output(p.with_row(p.x, p.row(p.x, 1), 1));
+  EXPECT_EQ(count(read_parts(p.graph), "select_scatter"), 2u);
+  PartsOfRows two;
+  const ValueId base = two.b.unary("neg", two.made);
+  for (int i = 0; i < 2; ++i) two.graph.add_output(two.with_row(base, two.row(base, i), i));
+  const Graph g = read_parts(two.graph);
+  EXPECT_NE(g.outputs()[0].value, g.outputs()[1].value);
+}
+
+TEST(Transforms, PartsWrittenInPlaceAreReadThere) {
+  PartsOfRows p;
+  const ValueId once = p.with_row(p.x, p.input({4}), 1);
+  const ValueId twice = p.with_row(once, p.b.unary("sin", p.row(once, 2)), 3);
+  p.graph.add_input_write(0, twice);
+  EXPECT_EQ(count(write_parts(read_parts(p.graph)), "write_part"), 2u);
+  const Graph g = read_parts(p.graph);
+  const Node& read =
+      *g.producer(std::get<TensorArg>(
+                      g.producer(std::get<TensorArg>(g.producer(g.input_writes()[0].value)->args[1]).value)->args[0])
+                      .value);
+  EXPECT_EQ(g.producer(std::get<TensorArg>(read.args[0]).value)->op->name, "select_scatter");
+}
+
 // ---- Convolutions on GPUs ----------------------------------------------------------------------------------------------
 
 struct Convolutions : Program {

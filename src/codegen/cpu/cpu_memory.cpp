@@ -9,7 +9,23 @@ Reg CpuMemory::load_parts(int buffer, Expr where, const std::string& mask) {
   if (scope_.stride_of(where) == Stride::kGather) {
     if (std::optional<Reg> value = from_table(buffer, where, mask)) return *value;
   }
+  const bool one_place = scope_.stride_of(where) == Stride::kUniform && !mask.empty();
+  if (one_place && !is_complex(scope_.buffer(buffer).dtype)) return load_of_some(buffer, where, mask);
   return Memory::load_parts(buffer, where, mask);
+}
+
+/// One element, for the lanes that want it. If none does there may be no such element: then something that is there is read. (A gather
+/// takes a load for each lane.)
+Reg CpuMemory::load_of_some(int buffer, Expr where, const std::string& mask) {
+  const DType dtype = scope_.buffer(buffer).dtype;
+  const std::string element = memory_type(dtype), bits = str_cat("i", ir_.lanes());
+  const std::string wanted = ir_.assign("bitcast " + vector_of(ir_.lanes(), "i1") + " " + mask + " to " + bits);
+  const std::string any = ir_.assign("icmp ne " + bits + " " + wanted + ", 0");
+  const std::string at = ir_.select(any, "ptr", address(buffer, scope_.index(where)), "%buffers", false);
+  const std::string value =
+      ir_.assign("load " + element + ", ptr " + at + ", align " + std::to_string(dtype_size(dtype)));
+  const std::string all = ir_.as_vec(element, Reg{value, false});
+  return {ir_.select(mask, vector_of(ir_.lanes(), element), all, "zeroinitializer", true), true};
 }
 
 std::optional<Reg> CpuMemory::from_table(int buffer, Expr where, const std::string& mask) {

@@ -31,6 +31,9 @@ class CpuMemory final : public Memory {
   /// Elements of a table that fits into registers (the levels of a quantised weight): a permutation instead of a gather.
   std::optional<Reg> from_table(int buffer, Expr where, const std::string& mask);
 
+  /// The element at `where`, which is one place, in the lanes of the mask.
+  Reg load_of_some(int buffer, Expr where, const std::string& mask);
+
   const CpuTarget& target_;
   bool streams_ = false;
   std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
