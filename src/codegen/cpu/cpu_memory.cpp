@@ -6,21 +6,49 @@ namespace tatara::codegen {
 
 Reg CpuMemory::load_parts(int buffer, Expr where, const std::string& mask) {
   loaded_.insert(buffer);
+  const DType dtype = scope_.buffer(buffer).dtype;
   if (scope_.stride_of(where) == Stride::kGather) {
     if (std::optional<Reg> value = from_table(buffer, where, mask)) return *value;
   }
   const bool one_place = scope_.stride_of(where) == Stride::kUniform && !mask.empty();
-  if (one_place && !is_complex(scope_.buffer(buffer).dtype)) return load_of_some(buffer, where, mask);
-  return Memory::load_parts(buffer, where, mask);
+  if (one_place && !is_complex(dtype)) return load_of_some(buffer, where, mask);
+  const bool apart = scope_.stride_of(where) == Stride::kGather ||
+                     (scope_.stride_of(where) == Stride::kStrided && step_worth_reading(where, dtype) == 0);
+  // Not for the last iteration's mask.
+  if (!apart || mask.empty() || mask == scope_.mask()) return Memory::load_parts(buffer, where, mask);
+  return load_if_any(buffer, where, mask);
+}
+
+/// Whether a lane counts.
+std::string CpuMemory::any_of(const std::string& mask) {
+  const std::string bits = str_cat("i", ir_.lanes());
+  const std::string lanes = ir_.assign("bitcast " + vector_of(ir_.lanes(), "i1") + " " + mask + " to " + bits);
+  return ir_.assign("icmp ne " + bits + " " + lanes + ", 0");
+}
+
+/// A gather takes its time whether lanes count or not. Where parts are joined, mostly none do, or all.
+Reg CpuMemory::load_if_any(int buffer, Expr where, const std::string& mask) {
+  const std::string type = vector_of(ir_.lanes(), memory_type(scope_.buffer(buffer).dtype));
+  const std::string then = ir_.label(), done = ir_.label(), before = ir_.block();
+  ir_.branch(any_of(mask), then, done);
+  ir_.start_block(then);
+  const Reg value = Memory::load_parts(buffer, where, mask);
+  const std::string last = ir_.block();
+  ir_.jump(done);
+  ir_.start_block(done);
+  const auto found = [&](const std::string& text) {
+    return ir_.assign("phi " + type + " [ " + text + ", %" + last + " ], [ zeroinitializer, %" + before + " ]");
+  };
+  Reg result{found(value.text), true};
+  if (!value.im.empty()) result.im = found(value.im);
+  return result;
 }
 
 /// One element, for the lanes that want it. If none does there may be no such element: then something that is there is read. (A gather
 /// takes a load for each lane.)
 Reg CpuMemory::load_of_some(int buffer, Expr where, const std::string& mask) {
   const DType dtype = scope_.buffer(buffer).dtype;
-  const std::string element = memory_type(dtype), bits = str_cat("i", ir_.lanes());
-  const std::string wanted = ir_.assign("bitcast " + vector_of(ir_.lanes(), "i1") + " " + mask + " to " + bits);
-  const std::string any = ir_.assign("icmp ne " + bits + " " + wanted + ", 0");
+  const std::string element = memory_type(dtype), any = any_of(mask);
   const std::string at = ir_.select(any, "ptr", address(buffer, scope_.index(where)), "%buffers", false);
   const std::string value =
       ir_.assign("load " + element + ", ptr " + at + ", align " + std::to_string(dtype_size(dtype)));

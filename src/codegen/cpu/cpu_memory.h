@@ -33,6 +33,9 @@ class CpuMemory final : public Memory {
 
   /// The element at `where`, which is one place, in the lanes of the mask.
   Reg load_of_some(int buffer, Expr where, const std::string& mask);
+  /// What load_parts gives; nothing is read where no lane counts.
+  Reg load_if_any(int buffer, Expr where, const std::string& mask);
+  std::string any_of(const std::string& mask);
 
   const CpuTarget& target_;
   bool streams_ = false;
