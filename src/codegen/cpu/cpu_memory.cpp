@@ -12,11 +12,25 @@ Reg CpuMemory::load_parts(int buffer, Expr where, const std::string& mask) {
   }
   const bool one_place = scope_.stride_of(where) == Stride::kUniform && !mask.empty();
   if (one_place && !is_complex(dtype)) return load_of_some(buffer, where, mask);
-  const bool apart = scope_.stride_of(where) == Stride::kGather ||
-                     (scope_.stride_of(where) == Stride::kStrided && step_worth_reading(where, dtype) == 0);
-  // Not for the last iteration's mask.
-  if (!apart || mask.empty() || mask == scope_.mask()) return Memory::load_parts(buffer, where, mask);
-  return load_if_any(buffer, where, mask);
+  const bool own_mask = !mask.empty() && mask != scope_.mask();  // not only the last iteration's
+  if (!own_mask) return Memory::load_parts(buffer, where, mask);
+  const Stride stride = scope_.stride_of(where);
+  if (stride == Stride::kUnit || stride == Stride::kReversed) {
+    if (is_far(buffer, where)) wanted_ = any_of(mask);
+    Reg value = Memory::load_parts(buffer, where, mask);
+    wanted_.clear();
+    return value;
+  }
+  const bool gathers = stride == Stride::kGather || step_worth_reading(where, dtype) == 0;
+  return gathers || is_far(buffer, where) ? load_if_any(buffer, where, mask) : Memory::load_parts(buffer, where, mask);
+}
+
+/// Whether lanes that don't count may lie so far outside that no memory is there. Then the processor takes a hundred times as long.
+bool CpuMemory::is_far(int buffer, Expr where) const {
+  constexpr int64_t kNear = 256;
+  const ExprContext& ctx = *context_.kernel.ctx;
+  const IntRange places = ctx.range(where), count = ctx.range(scope_.buffer(buffer).numel);
+  return places.lo < -kNear || places.hi - kNear >= count.lo;
 }
 
 /// Whether a lane counts.
@@ -99,10 +113,11 @@ std::optional<Reg> CpuMemory::from_table(int buffer, Expr where, const std::stri
 
 std::string CpuMemory::load_masked(const Run& run, const std::string& mask, const std::string& /*flags*/) {
   const std::string name = "@llvm.masked.load." + mangled(run.lanes, run.element) + ".p0";
+  const std::string at = wanted_.empty() ? run.at : ir_.select(wanted_, "ptr", run.at, "%buffers", false);
   ir_.declare("declare " + run.type() + " " + name + "(ptr, " + run.bits() + ", " + run.type() + ")");
   return ir_.call(
       name, run.type(),
-      "ptr " + run.align + " " + run.at + ", " + run.bits() + " " + mask + ", " + run.type() + " zeroinitializer");
+      "ptr " + run.align + " " + at + ", " + run.bits() + " " + mask + ", " + run.type() + " zeroinitializer");
 }
 
 int CpuMemory::step_worth_reading(Expr where, DType dtype) const {

@@ -36,9 +36,11 @@ class CpuMemory final : public Memory {
   /// What load_parts gives; nothing is read where no lane counts.
   Reg load_if_any(int buffer, Expr where, const std::string& mask);
   std::string any_of(const std::string& mask);
+  bool is_far(int buffer, Expr where) const;
 
   const CpuTarget& target_;
   bool streams_ = false;
+  std::string wanted_;              // whether a lane of the present load counts; empty: it does not matter
   std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
 };
 
