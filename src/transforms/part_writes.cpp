@@ -19,6 +19,8 @@ namespace {
 
 constexpr size_t kMany = 4, kManyOnGpu = 8;  // writes to a tensor that is made here
 constexpr int64_t kPart = 2;                 // times as many elements as are written, at least, has the whole
+constexpr int64_t kSmallPart = 32;           // the same where one write is enough
+constexpr int64_t kLargeWhole = 1 << 14;     // elements, for that
 
 /// A value that is `base` with the elements of `source` at `at`.
 struct Part {
@@ -165,7 +167,8 @@ class PartWrites : public PartMaps {
   using Found = std::unordered_map<ValueId, std::pair<Part, Place>>;
 
   /// The values that are what they were before with a part written, where that is to be done in place: those that an input becomes
-  /// one after the other, and those of many writes to a tensor that is made here. (A few are one kernel with whatever makes and reads it.)
+  /// one after the other, those of many writes to a tensor that is made here, and those of small parts of a large result that nothing
+  /// else reads. (A few others are one kernel with whatever makes and reads it.)
   Found find() const {
     Found all;
     if (!writes_parts()) return all;
@@ -176,29 +179,38 @@ class PartWrites : public PartMaps {
       const bool on_gpu = graph_.type(node.outputs[0]).device.kind == DeviceKind::kCuda;
       add_chain(node.outputs[0], on_gpu ? kManyOnGpu : kMany, all);
     }
+    const std::vector<int> uses = graph_.use_counts();
+    for (const GraphOutput& output : graph_.outputs()) {
+      const ValueId v = output.value;
+      if (v == kNoValue || graph_.producer(v) == nullptr || all.contains(v)) continue;
+      if (graph_.type(v).device.kind == DeviceKind::kCpu && uses[static_cast<size_t>(v)] == 1 &&
+          elements(v) >= kLargeWhole) {
+        add_chain(v, 1, all, kSmallPart);
+      }
+    }
     return all;
   }
 
  private:
   /// From the last write on; fewer than `least` are left as they are.
-  void add_chain(ValueId v, size_t least, Found& all) const {
+  void add_chain(ValueId v, size_t least, Found& all, int64_t times = kPart) const {
     Found chain;
     for (;;) {
       std::optional<Part> part = part_of(v);
-      if (!part || !worth(*part) || graph_.type(part->base).strides != graph_.type(v).strides) break;
+      if (!part || times * elements(part->source) > elements(part->base)) break;
+      if (graph_.type(part->base).strides != graph_.type(v).strides) break;
       std::optional<Place> place = place_of(*part);
       if (!place) break;
       const ValueId before = part->base;
       chain.emplace(v, std::pair{std::move(*part), std::move(*place)});
       v = before;
     }
+    const auto is_result = [v](const GraphOutput& output) { return output.value == v; };
+    if (times > kPart && std::ranges::any_of(graph_.outputs(), is_result)) return;  // it is needed as it was
     if (chain.size() >= least) all.merge(chain);
   }
 
-  bool worth(const Part& part) const {
-    const auto elements = [&](ValueId v) { return ctx_.evaluate_hint(graph_.type(v).numel(ctx_)).value_or(64); };
-    return kPart * elements(part.source) <= elements(part.base);
-  }
+  int64_t elements(ValueId v) const { return ctx_.evaluate_hint(graph_.type(v).numel(ctx_)).value_or(64); }
 };
 
 /// What views read of tensors that a part was written to before.

@@ -266,6 +266,24 @@ TEST(Transforms, PartsWrittenInPlaceAreReadThere) {
   EXPECT_EQ(g.producer(std::get<TensorArg>(read.args[0]).value)->op->name, "select_scatter");
 }
 
+TEST(Transforms, SmallPartsOfLargeResultsAreWrittenInPlace) {
+  const auto written = [](int64_t rows, bool read, bool kept) {
+    Program p;
+    const ValueId made = p.b.unary("exp", p.input({rows, 64}));
+    const ValueId row = p.b.op("select", {TensorArg{made}, Scalar(int64_t{0}), Scalar(int64_t{1})});
+    const ValueId whole = p.b.op(
+        "select_scatter", {TensorArg{made}, TensorArg{p.b.unary("neg", row)}, Scalar(int64_t{0}), Scalar(int64_t{1})});
+    p.graph.add_output(whole);
+    if (read) p.graph.add_output(p.b.unary("sin", whole));
+    if (kept) p.graph.add_output(made);
+    return count(write_parts(p.graph), "write_part");
+  };
+  EXPECT_EQ(written(1000, false, false), 1u);
+  EXPECT_EQ(written(100, false, false), 0u);
+  EXPECT_EQ(written(1000, true, false), 0u);
+  EXPECT_EQ(written(1000, false, true), 0u);
+}
+
 // ---- Convolutions on GPUs ----------------------------------------------------------------------------------------------
 
 struct Convolutions : Program {
