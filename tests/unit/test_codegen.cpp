@@ -312,6 +312,40 @@ TEST(Codegen, LanesFarOutside) {
   }
 }
 
+template <typename T>
+void copy_with_steps(const char* dtype, int64_t from, int64_t to) {
+  constexpr int64_t kCount = 150;
+  const int64_t size = kCount * std::max(std::abs(from), std::abs(to));
+  const auto place = [&](int64_t step) { return str_cat(step, "*i + ", step < 0 ? -step * (kCount - 1) : int64_t{0}); };
+  Lab lab;
+  lab.kernel = parse_kernel(str_cat("kernel test(in b0: ", dtype, "[", size, "], out b1: ", dtype, "[", size,
+                                    "]) {\n  vector i in ", kCount, " {\n    %1: ", dtype, " = load b0[", place(from),
+                                    "]\n    store b1[", place(to), "] = %1\n  }\n}\n"));
+  std::vector<T> in(static_cast<size_t>(size));
+  std::vector<T> out(static_cast<size_t>(size), T{1});
+  std::vector<T> expected = out;
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<T>(i * 7 % 13 % 2);
+  const auto at = [&](int64_t step, int64_t i) {
+    return static_cast<size_t>(step < 0 ? -step * (kCount - 1 - i) : step * i);
+  };
+  for (int64_t i = 0; i < kCount; ++i) expected[at(to, i)] = in[at(from, i)];
+  void* buffers[] = {in.data(), out.data()};
+  KernelFault fault{};
+  EXPECT_EQ(lab.compile()(buffers, nullptr, nullptr, 0, 1, &fault), 0);
+  EXPECT_TRUE(out == expected) << dtype << " " << from << " " << to;
+}
+
+TEST(Codegen, LanesWithSteps) {
+  for (const int64_t step : {2, 3, 5, 8, 33, -2, -9}) {
+    for (const auto& [from, to] : {std::pair(step, int64_t{1}), std::pair(int64_t{1}, step), std::pair(step, step)}) {
+      copy_with_steps<float>("f32", from, to);
+      copy_with_steps<double>("f64", from, to);
+      copy_with_steps<int8_t>("i8", from, to);
+      copy_with_steps<uint8_t>("bool", from, to);
+    }
+  }
+}
+
 // Behind the iteration that says so, a serial loop has no further one.
 TEST(Codegen, LoopsEndWhereTheirBodySaysSo) {
   const std::string text =

@@ -44,6 +44,8 @@ class Memory {
   };
   /// A vector of elements of memory_type().
   virtual Reg load_parts(int buffer, Expr where, const std::string& mask);
+  /// To a place for each lane.
+  virtual void store_scattered(int buffer, Expr where, const Reg& value, const std::string& mask);
   virtual std::string load_masked(const Run& run, const std::string& mask, const std::string& flags) = 0;
   /// Called after a store to consecutive addresses.
   virtual void after_store(int /*buffer*/, int /*bytes*/, const Run& /*run*/) {}
@@ -71,7 +73,6 @@ class Memory {
   Reg load_between(int buffer, Expr where, const std::string& mask, int step);
   Reg load_gathered(int buffer, Expr where, const std::string& mask);
   void store_run(int buffer, Expr where, Reg value, const std::string& mask, bool reversed);
-  void store_scattered(int buffer, Expr where, const Reg& value, const std::string& mask);
   std::string load_run_of(const Run& run, const std::string& mask, const std::string& flags = {});
   void store_run_of(const Run& run, int bytes, const std::string& value, const std::string& mask);
   std::string gather(const std::string& element, const std::string& pointers, const std::string& align,

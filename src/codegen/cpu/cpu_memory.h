@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "codegen/core/memory.h"
 #include "codegen/cpu/target.h"
@@ -21,6 +22,7 @@ class CpuMemory final : public Memory {
 
  protected:
   Reg load_parts(int buffer, Expr where, const std::string& mask) override;
+  void store_scattered(int buffer, Expr where, const Reg& value, const std::string& mask) override;
   std::string load_masked(const Run& run, const std::string& mask, const std::string& flags) override;
   void after_store(int buffer, int bytes, const Run& run) override;
   int step_worth_reading(Expr where, DType dtype) const override;
@@ -36,10 +38,14 @@ class CpuMemory final : public Memory {
   /// What load_parts gives; nothing is read where no lane counts.
   Reg load_if_any(int buffer, Expr where, const std::string& mask);
   std::string any_of(const std::string& mask);
+  std::optional<int64_t> step_of_lanes(int buffer, Expr where) const;
+  std::vector<std::string> lane_places(int buffer, Expr where, int64_t step);
+  Reg load_lanes(int buffer, Expr where, int64_t step);
   bool is_far(int buffer, Expr where) const;
 
   const CpuTarget& target_;
   bool streams_ = false;
+  int lanes_apart_ = 0;             // loaded or stored one by one so far
   std::string wanted_;              // whether a lane of the present load counts; empty: it does not matter
   std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
 };
