@@ -255,56 +255,40 @@ TEST(Codegen, OnePlaceForSomeLanes) {
   }
 }
 
+/// Where an element of the first `counted` is read from `place`, and 5 elsewhere: those of the rows of 40 from `begin` on.
+std::vector<float> first_lanes(const char* place, int64_t counted, int64_t begin, int64_t rows) {
+  Lab lab;
+  lab.kernel = parse_kernel(str_cat("kernel test(in b0: f32[400], out b1: f32[", 40 * rows, "]) {\n  parallel p in ",
+                                    rows, " {\n    %0: i64 = const(", counted,
+                                    ")\n"
+                                    "    %9: f32 = const(5)\n"
+                                    "    vector i in 40 {\n"
+                                    "      %1: i64 = index(40*p + i)\n"
+                                    "      %2: bool = lt(%1, %0)\n"
+                                    "      %3: f32 = load b0[",
+                                    place,
+                                    "] if %2 else %9\n"
+                                    "      store b1[40*p + i] = %3\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n"));
+  std::vector<float> in(400);
+  std::vector<float> out(static_cast<size_t>(40 * rows));
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
+  void* buffers[] = {in.data(), out.data()};
+  KernelFault fault{};
+  EXPECT_EQ(lab.compile()(buffers, nullptr, nullptr, begin, rows, &fault), 0);
+  return out;
+}
+
 // Lanes that don't count lie where there is no memory: in a row, backwards, with gaps, or at one place each.
 TEST(Codegen, LanesFarOutside) {
   for (const char* place : {"i - 500000000000", "-i + 500000000039", "3*i - 1500000000000", "9*i - 4500000000000"}) {
-    Lab lab;
-    lab.kernel =
-        parse_kernel(str_cat("kernel test(in b0: f32[400], out b1: f32[120]) {\n"
-                             "  parallel p in 3 {\n"
-                             "    %0: i64 = const(40)\n"
-                             "    %9: f32 = const(5)\n"
-                             "    vector i in 40 {\n"
-                             "      %1: i64 = index(40*p + i)\n"
-                             "      %2: bool = lt(%1, %0)\n"
-                             "      %3: f32 = load b0[",
-                             place,
-                             "] if %2 else %9\n"
-                             "      store b1[40*p + i] = %3\n"
-                             "    }\n"
-                             "  }\n"
-                             "}\n"));
-    std::vector<float> in(400);
-    std::vector<float> out(120);
-    for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
-    void* buffers[] = {in.data(), out.data()};
-    KernelFault fault{};
-    EXPECT_EQ(lab.compile()(buffers, nullptr, nullptr, 1, 3, &fault), 0);
+    const std::vector<float> out = first_lanes(place, 40, 1, 3);
     for (size_t i = 40; i < out.size(); ++i) EXPECT_EQ(out[i], 5.0F);
   }
   for (const char* place : {"40*p + i", "-40*p - i + 39", "120*p + 3*i", "360*p + 9*i"}) {
-    Lab lab;
-    lab.kernel =
-        parse_kernel(str_cat("kernel test(in b0: f32[400], out b1: f32[40000]) {\n"
-                             "  parallel p in 1000 {\n"
-                             "    %0: i64 = const(37)\n"
-                             "    %9: f32 = const(5)\n"
-                             "    vector i in 40 {\n"
-                             "      %1: i64 = index(40*p + i)\n"
-                             "      %2: bool = lt(%1, %0)\n"
-                             "      %3: f32 = load b0[",
-                             place,
-                             "] if %2 else %9\n"
-                             "      store b1[40*p + i] = %3\n"
-                             "    }\n"
-                             "  }\n"
-                             "}\n"));
-    std::vector<float> in(400);
-    std::vector<float> out(40000);
-    for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
-    void* buffers[] = {in.data(), out.data()};
-    KernelFault fault{};
-    EXPECT_EQ(lab.compile()(buffers, nullptr, nullptr, 0, 1000, &fault), 0);
+    const std::vector<float> out = first_lanes(place, 37, 0, 1000);
     const size_t step = place[0] == '1' ? 3 : place[0] == '3' ? 9 : 1;
     for (size_t i = 0; i < out.size(); ++i) {
       EXPECT_EQ(out[i], i >= 37 ? 5.0F : static_cast<float>(place[0] == '-' ? 39 - i : step * i));

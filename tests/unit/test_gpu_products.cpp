@@ -1,19 +1,14 @@
 // Matrix products in kernels of our own for GPUs, without a GPU: which products they take, what fuses with them, and what NVIDIA's
 // assembler says of the code.
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <string>
 
-#include "codegen/emit_gpu.h"
 #include "llvm_for_tests.h"
 #include "loops/parser.h"
 #include "loops/product_layout.h"
+#include "nvidia_assembler.h"
 #include "programs.h"
-#include "run_command.h"
 #include "testing.h"
 
 namespace tatara {
@@ -127,32 +122,9 @@ TEST(GpuProducts, PartsOfTransposedOperandsAreReadAcross) {
   }
 }
 
-struct Assembled {
-  std::string ptx, log;
-  bool good = false;
-};
-
-Assembled assemble(LlvmProvider& llvm, const loops::Kernel& kernel) {
-  TargetOptions options;
-  options.triple = kGpuTriple;
-  options.cpu = "sm_90a";
-  options.features = "+ptx81";
-  options.opt_level = 2;
-  options.output = TargetOptions::Output::kAssembly;
-  Assembled result;
-  result.ptx = llvm.compile(emit_gpu(kernel, {90, options.cpu, options.features}, "k"), options).bytes;
-  const std::string file = str_cat("/tmp/tatara-product-", getpid(), ".ptx");
-  std::ofstream(file) << result.ptx;
-  const auto [log, code] = run_command("ptxas -arch=sm_90a -v -o /dev/null " + file);
-  if (std::getenv("KEEP_PTX") == nullptr) remove(file.c_str());
-  result.log = log;
-  result.good = code == 0;
-  return result;
-}
-
 TEST(GpuProducts, TheAssemblerKeepsAllInRegisters) {
   LlvmProvider* llvm = llvm_for_tests();
-  if (llvm == nullptr || run_command("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
+  if (llvm == nullptr || !has_assembler()) GTEST_SKIP() << "no LLVM or no ptxas";
   struct Size {
     int64_t rows, inner, columns;
   };
@@ -209,7 +181,7 @@ TEST(GpuProducts, HalvesAreLoadedAsTheyLie) {
     EXPECT_EQ(loops::print_kernel(loops::parse_kernel(text)), text);
     EXPECT_EQ(text.find("interleaved") != std::string::npos, form.right);
     EXPECT_EQ(loops::tensor_maps(*kernel).size(), 2u);
-    if (llvm == nullptr || run_command("ptxas --version").second != 0) continue;
+    if (llvm == nullptr || !has_assembler()) continue;
     const Assembled made = assemble(*llvm, *kernel);
     EXPECT_TRUE(made.good) << made.log;
     EXPECT_NE(made.log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos) << made.log;

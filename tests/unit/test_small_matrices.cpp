@@ -1,14 +1,9 @@
 // Linear algebra of small matrices as kernels: what is a loop, what stays the host's, and what NVIDIA's assembler says of the code.
-#include <unistd.h>
-
-#include <cstdio>
-#include <fstream>
 #include <string>
 
-#include "codegen/emit_gpu.h"
 #include "llvm_for_tests.h"
+#include "nvidia_assembler.h"
 #include "programs.h"
-#include "run_command.h"
 #include "testing.h"
 
 namespace tatara {
@@ -73,14 +68,7 @@ TEST(SmallMatrices, LargerOnesAndErrorsOnAGpuAreTheHosts) {
 
 TEST(SmallMatrices, NvidiasAssemblerTakesThem) {
   LlvmProvider* llvm = llvm_for_tests();
-  if (llvm == nullptr || run_command("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
-  TargetOptions options;
-  options.triple = kGpuTriple;
-  options.cpu = "sm_90a";
-  options.features = "+ptx81";
-  options.opt_level = 2;
-  options.output = TargetOptions::Output::kAssembly;
-  const std::string file = str_cat("/tmp/tatara-small-", getpid(), ".ptx");
+  if (llvm == nullptr || !has_assembler()) GTEST_SKIP() << "no LLVM or no ptxas";
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kComplex64}) {
     for (const int64_t n : {2, 4}) {
       Program p{kGpu};
@@ -91,16 +79,12 @@ TEST(SmallMatrices, NvidiasAssemblerTakesThem) {
         const std::string text = loops::print_kernel(*kernel);
         EXPECT_EQ(text.find("serial"), std::string::npos) << text;
         EXPECT_EQ(text.find("index("), std::string::npos) << text;
-        std::ofstream(file)
-            << llvm->compile(emit_gpu(*kernel, {90, options.cpu, options.features}, "k"), options).bytes;
-        const auto [log, code] = run_command("ptxas -arch=sm_90a -v -o /dev/null " + file);
-        EXPECT_EQ(code, 0) << log;
-        EXPECT_NE(log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
-            << n << log << loops::print_kernel(*kernel);
+        const Assembled made = assemble(*llvm, *kernel);
+        EXPECT_TRUE(made.good) << made.log;
+        EXPECT_FALSE(made.spills()) << n << made.log << loops::print_kernel(*kernel);
       }
     }
   }
-  remove(file.c_str());
 }
 
 }  // namespace

@@ -1,14 +1,9 @@
 // Products of a computed weight with few rows: what becomes loops, what fuses with them, and what NVIDIA's assembler says of the code.
-#include <unistd.h>
-
-#include <cstdio>
-#include <fstream>
 #include <string>
 
-#include "codegen/emit_gpu.h"
 #include "llvm_for_tests.h"
+#include "nvidia_assembler.h"
 #include "programs.h"
-#include "run_command.h"
 #include "testing.h"
 
 namespace tatara {
@@ -111,14 +106,7 @@ TEST(ThinProducts, GatedPairsAreOneKernel) {
 
 TEST(ThinProducts, NvidiasAssemblerTakesThem) {
   LlvmProvider* llvm = llvm_for_tests();
-  if (llvm == nullptr || run_command("ptxas --version").second != 0) GTEST_SKIP() << "no LLVM or no ptxas";
-  TargetOptions options;
-  options.triple = kGpuTriple;
-  options.cpu = "sm_90a";
-  options.features = "+ptx81";
-  options.opt_level = 2;
-  options.output = TargetOptions::Output::kAssembly;
-  const std::string file = str_cat("/tmp/tatara-thin-", getpid(), ".ptx");
+  if (llvm == nullptr || !has_assembler()) GTEST_SKIP() << "no LLVM or no ptxas";
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const int64_t rows : {1, 3, 8}) {
       for (const int kind : {0, 1, 2}) {
@@ -128,17 +116,13 @@ TEST(ThinProducts, NvidiasAssemblerTakesThem) {
         const Schedule s = schedule_thin(p, p.b.op("gelu", {TensorArg{linear(p, p.input({rows, 4096}, dtype), w)}}));
         EXPECT_EQ(host_calls(s), 0u);
         for (const auto& kernel : s.kernels) {
-          std::ofstream(file)
-              << llvm->compile(emit_gpu(*kernel, {90, options.cpu, options.features}, "k"), options).bytes;
-          const auto [log, code] = run_command("ptxas -arch=sm_90a -v -o /dev/null " + file);
-          EXPECT_EQ(code, 0) << log;
-          EXPECT_NE(log.find("0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
-              << kind << " " << rows << log << loops::print_kernel(*kernel);
+          const Assembled made = assemble(*llvm, *kernel);
+          EXPECT_TRUE(made.good) << made.log;
+          EXPECT_FALSE(made.spills()) << kind << " " << rows << made.log << loops::print_kernel(*kernel);
         }
       }
     }
   }
-  remove(file.c_str());
 }
 
 }  // namespace

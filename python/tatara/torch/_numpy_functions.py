@@ -98,7 +98,7 @@ def _wants_values(tensors: list[torch.Tensor]) -> bool:
 
 
 def _is_here(tensors: list[torch.Tensor]) -> bool:
-    return all(tensor.device.type == "cpu" for tensor in tensors)
+    return bool(device_of(tensors).type == "cpu")
 
 
 def _unsafe_writes(tensors: list[torch.Tensor]) -> str:

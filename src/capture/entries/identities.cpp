@@ -42,23 +42,16 @@ bool fills_storage(PyObject* tensor) {
 }
 
 bool apart_in_memory(std::span<PyObject* const> tensors) {
-  std::vector<std::pair<const char*, const char*>> extents;
+  constexpr int64_t kBitsOfByte = 8;
+  std::vector<MemoryExtent> extents;
   for (PyObject* tensor : tensors) {
     TensorRef ref;
     if (!TorchNative::get().read(tensor, ref)) return false;
-    int64_t below = 0, above = 1;  // elements
-    bool empty = false;
-    for (int32_t d = 0; d < ref.rank; ++d) {
-      const int64_t reach = (ref.sizes[d] - 1) * ref.strides[d];
-      (reach < 0 ? below : above) += reach;
-      empty = empty || ref.sizes[d] == 0;
-    }
-    const auto* start = static_cast<const char*>(ref.data);
-    if (!empty) extents.emplace_back(start + below * ref.bits / 8, start + above * ref.bits / 8);
+    if (const auto extent = extent_of(ref, ref.bits / kBitsOfByte)) extents.push_back(*extent);
   }
-  std::sort(extents.begin(), extents.end());
-  const auto meet = [](const auto& one, const auto& next) { return one.second > next.first; };
-  return std::adjacent_find(extents.begin(), extents.end(), meet) == extents.end();
+  std::ranges::sort(extents, {}, &MemoryExtent::begin);
+  const auto meet = [](const MemoryExtent& one, const MemoryExtent& next) { return one.end > next.begin; };
+  return std::ranges::adjacent_find(extents, meet) == extents.end();
 }
 
 bool Identities::hold(const std::vector<PyObject*>& objects, std::string* why) const {

@@ -402,23 +402,16 @@ namespace {
 
 /// Whether memory that the plan writes to overlaps that of another input.
 bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
-  struct Range {
-    const char *begin, *end;
+  struct Range : MemoryExtent {
     bool written;
   };
   std::vector<Range> ranges;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    int64_t last = 0;
-    bool empty = false;
-    for (int32_t d = 0; d < inputs[i].rank; ++d) {
-      empty = empty || inputs[i].sizes[d] == 0;
-      last += (inputs[i].sizes[d] - 1) * inputs[i].strides[d];
-    }
-    if (empty || inputs[i].data == nullptr) continue;
-    const auto* begin = static_cast<const char*>(inputs[i].data);
+    const auto extent = extent_of(inputs[i], dtype_size(plan.inputs[i].type.dtype));
+    if (!extent) continue;
     const bool written = std::any_of(plan.input_writes.begin(), plan.input_writes.end(),
                                      [i](const auto& write) { return static_cast<size_t>(write.input_index) == i; });
-    ranges.push_back({begin, begin + (last + 1) * dtype_size(plan.inputs[i].type.dtype), written});
+    ranges.push_back({*extent, written});
   }
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
   const char *end = nullptr, *written_end = nullptr;  // of what begins before

@@ -106,7 +106,7 @@ PyObject* NumpyTracing::numpy_vectorcall(PyObject* callable, const KnownCall& kn
     Ref empty;
     {
       const Bypass bypass(bypass_);
-      empty = attr(Ref::steal(PyImport_ImportModule("numpy")).get(), "empty");
+      empty = attr(api_.numpy->numpy.get(), "empty");
     }
     return numpy_builtin(empty.get(), known_call(empty.get()), "empty", tuple.get(), kwargs.get());
   }

@@ -206,15 +206,21 @@ void lower_slogdet(LowerContext& c) {
   });
 }
 
-/// (A, upper, checked)
+/// Of (A, upper, checked): the lower factor, and where it fails.
+std::pair<ScalarMatrix, ScalarId> cholesky_of(const MatrixLoops& m, LoopBuilder& b, Before before, bool upper,
+                                              bool checked) {
+  const ScalarMatrix a = m.load(0, before);
+  ScalarId failed_at = loops::kNoScalar;
+  ScalarMatrix l = m.cholesky(upper ? m.transposed(a, true) : a, &failed_at);
+  if (checked) stop_if(b, failed_at);
+  return {std::move(l), failed_at};
+}
+
 void lower_cholesky(LowerContext& c) {
   const Args args(c);
   const bool upper = args.flag(1), checked = args.flag(2);
   per_matrix(c, 0, 2, 0, [upper, checked](const MatrixLoops& m, LoopBuilder& b, Before before) {
-    const ScalarMatrix a = m.load(0, before);
-    ScalarId failed_at = loops::kNoScalar;
-    const ScalarMatrix l = m.cholesky(upper ? m.transposed(a, true) : a, &failed_at);
-    if (checked) stop_if(b, failed_at);
+    const ScalarMatrix l = cholesky_of(m, b, before, upper, checked).first;
     return upper ? m.transposed(l, true).elements : l.elements;
   });
 }
@@ -223,11 +229,7 @@ void lower_not_positive_at(LowerContext& c) {
   const Args args(c);
   const bool upper = args.flag(1), checked = args.flag(2);
   per_matrix(c, 0, 0, 0, [upper, checked](const MatrixLoops& m, LoopBuilder& b, Before before) {
-    const ScalarMatrix a = m.load(0, before);
-    ScalarId failed_at = loops::kNoScalar;
-    m.cholesky(upper ? m.transposed(a, true) : a, &failed_at);
-    if (checked) stop_if(b, failed_at);
-    return std::vector{failed_at};
+    return std::vector{cholesky_of(m, b, before, upper, checked).second};
   });
 }
 
