@@ -76,6 +76,8 @@ const std::vector<Row>& rows() {
       with(SpecialCall::kTransform, TransformCall::CALL, KnownCode::kNone), {NAME});
 #define KNOWN_STAND_IN(NAME, FUNCTION, VERSIONS) \
   add("function", RowKind::kFunction, "torch", "", VERSIONS, with_stand_in(PackageFunction::k##FUNCTION), {NAME});
+#define KNOWN_PYTHON_STAND_IN(FILE, NAME, FUNCTION) \
+  add("python", RowKind::kPython, FILE, "", "", with_stand_in(PackageFunction::k##FUNCTION), {NAME});
 #define KNOWN_TORCH_NAME(NAME, HANDLER) \
   add("torch name", RowKind::kTorchName, "torch*", "", "", with(CallHandler::HANDLER, 0), {NAME});
 #define KNOWN_PYTHON(FILE, NAME, SPECIAL, CALL, CODE, VERSIONS) \

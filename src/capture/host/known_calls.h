@@ -62,7 +62,6 @@ enum class SpecialCall : uint8_t {
   kIsCompiling,    ///< torch.compiler.is_compiling
   kAsksMode,       ///< handle_torch_function, of functions in Python
   kMakeSubclass,   ///< Tensor._make_subclass, which makes parameters
-  kAssociativeScan,
 };
 
 /// What a function in C does, as far as a trace is concerned.

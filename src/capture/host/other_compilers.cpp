@@ -27,14 +27,14 @@ constexpr std::array kCompilers = {"_dynamo/"sv,
                                    "export/"sv,
                                    "fx/"sv,
                                    "jit/"sv,
-                                   "onnx/"sv,
-                                   "nn/attention/flex_attention.py"sv};
+                                   "onnx/"sv};
 
 /// Single functions elsewhere, by the beginning of their qualified names.
 struct Functions {
   std::string_view file, name;
 };
-constexpr std::array kFunctions = {Functions{"__init__.py", "compile"}, Functions{"_ops.py", "HigherOrderOperator."}};
+constexpr std::array kFunctions = {Functions{"__init__.py", "compile"}, Functions{"_ops.py", "HigherOrderOperator."},
+                                   Functions{"nn/attention/flex_attention.py", "flex_attention"}};
 
 /// What is traced as any other code: what compilers have made, what switches them off, and marks and helpers that ordinary code
 /// uses.

@@ -26,7 +26,7 @@ class TorchTracing final : public TraceFeature {
   /// What a call that needs values gives when these are the same in every call; null with no error set otherwise.
   PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* update_scaler(const TracedCall& call);
-  PyObject* stand_in(const TracedCall& call);
+  PyObject* stand_in(const Frame& f, const TracedCall& call);
   PyObject* scaled_step(const TracedCall& call);
   /// Tensor._make_subclass of a parameter: what detach() gives, as a leaf and of that class. not_handled(): of anything else.
   /// A function in Python under a default device, which torch would take off meanwhile: asked by ours alone.

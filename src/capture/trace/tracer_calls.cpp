@@ -62,16 +62,23 @@ PyObject* TorchTracing::scaled_step(const TracedCall& call) {
   return PyObject_Vectorcall(ours.get(), call.args + self, count, call.kwnames);
 }
 
-/// Our function in place of the host's. With gradients on the host's optimizers say what they say.
-PyObject* TorchTracing::stand_in(const TracedCall& call) {
+/// Our function in place of the host's, but where ours calls the host's itself. With gradients on the host's optimizers say what they say.
+PyObject* TorchTracing::stand_in(const Frame& f, const TracedCall& call) {
+  const PackageFunction function = call.known.stand_in;
+  const bool python = PyFunction_Check(call.callable);
+  if (!python && !PyCFunction_Check(call.callable)) return not_handled();
+  if (python) {
+    const std::string file = text_of(f.code()->co_filename);
+    if (file.ends_with(package_file(package_entry(function).module))) return not_handled();
+  }
+  const bool scaler = function == PackageFunction::kAmpUnscale || function == PackageFunction::kAmpUpdateScale;
+  if (!python && !scaler && api_.grad_enabled()) return not_handled();
   Ref ours;
   {
     const Bypass bypass(bypass_);
-    const PackageFunction function = call.known.stand_in;
-    const bool scaler = function == PackageFunction::kAmpUnscale || function == PackageFunction::kAmpUpdateScale;
-    if (scaler || !api_.grad_enabled()) ours = package_function(function);
+    ours = package_function(function);
   }
-  return ours ? PyObject_Vectorcall(ours.get(), call.args, call.nargsf, call.kwnames) : not_handled();
+  return ours ? PyObject_Vectorcall(ours.get(), call.args, call.nargsf, call.kwnames) : nullptr;
 }
 
 /// The arguments as a tuple and a dict.
@@ -106,16 +113,7 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
     }
     case SpecialCall::kUpdateScaler: return torch().update_scaler(call);
     case SpecialCall::kScaledStep: return torch().scaled_step(call);
-    case SpecialCall::kStandIn: return PyCFunction_Check(call.callable) ? torch().stand_in(call) : not_handled();
-    case SpecialCall::kAssociativeScan: {
-      Ref ours;
-      {
-        const Bypass bypass(bypass_);
-        ours = package_function(PackageFunction::kAssociativeScan);
-      }
-      const bool own = text_of(f.code()->co_filename).ends_with(package_file(PackageModule::kScans));
-      return own ? not_handled() : PyObject_Vectorcall(ours.get(), call.args, call.nargsf, call.kwnames);
-    }
+    case SpecialCall::kStandIn: return torch().stand_in(f, call);
     case SpecialCall::kAsksMode: return torch().ask_mode(call);
     case SpecialCall::kMakeSubclass: return torch().make_parameter(call);
     case SpecialCall::kIsCompiling: {

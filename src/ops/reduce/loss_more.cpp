@@ -159,7 +159,7 @@ void register_loss_more(OpRegistry& r) {
       "(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor",
       "torch._C._nn.multi_margin_loss", decompose_multi_margin);
   add("_safe_softmax", "(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-      "torch.ops.aten._safe_softmax.default", decompose_safe_softmax);
+      "torch.ops.aten._safe_softmax.default torch._safe_softmax", decompose_safe_softmax);
   // With types of its own it stays one node, for a rule of its own: that of its parts would be 0 * nan in masked rows.
   r.amend("_safe_softmax").meta = r.get("softmax").meta;
   const char* backward = "(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor";
