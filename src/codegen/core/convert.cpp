@@ -115,6 +115,10 @@ Reg narrow_small(IrWriter& ir, DType to, const Reg& x) {
   const std::string f32 = ir.type_of("float", vec);
   const std::string bits = ir.assign("bitcast " + f32 + " " + x.text + " to " + i32);
   std::string result;
+  if (to == DType::kBFloat16 && ir.rounds_to_bfloat()) {
+    const std::string brain = ir.assign("fptrunc " + f32 + " " + x.text + " to " + ir.type_of("bfloat", vec));
+    return {ir.assign("bitcast " + ir.type_of("bfloat", vec) + " " + brain + " to " + ir.type_of("i16", vec)), vec};
+  }
   if (to == DType::kBFloat16) {
     // Same exponent range as float32; rounding keeps the sign.
     result = rounded(ir, f, bits, vec);

@@ -1,6 +1,8 @@
 // The state that all parts of an emitter share while one kernel is written.
 #pragma once
 
+#include <vector>
+
 #include "codegen/core/scope.h"
 #include "codegen/core/values.h"
 #include "codegen/text/ir_writer.h"
@@ -26,6 +28,7 @@ struct EmitContext {
   Declarations declarations;
   IrWriter ir{declarations};
   Scope scope{kernel, ir};
+  std::vector<IntRange> ranges;  // of scalars, on targets where 32 bits are cheaper; else empty
 };
 
 }  // namespace tatara::codegen

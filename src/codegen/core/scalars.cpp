@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "codegen/core/c_functions.h"
+#include "codegen/core/scalar_ranges.h"
 #include "codegen/math/complex.h"
 #include "codegen/math/table.h"
 #include "support/error.h"
@@ -26,14 +27,47 @@ Reg Scalars::value(const Scalar& s) {
     v.push_back(scope_.reg(id));
     vec = vec || v.back().vec;
   }
+  if (takes_narrow(s)) return narrow_value(s, std::move(v), vec);
   if (s.op == Op::kCast) return cast(ir_, scope_.dtype(s.operands[0]), s.dtype, v[0]);
   if (s.op == Op::kBitcast) {
     const std::string from = ir_.type_of(llvm_type(scope_.dtype(s.operands[0])), vec);
     return {ir_.assign("bitcast " + from + " " + v[0].text + " to " + ir_.type_of(llvm_type(s.dtype), vec)), vec};
   }
-  if (s.op >= Op::kEq && s.op <= Op::kGe) return comparison(s, v, vec);
+  if (s.op >= Op::kEq && s.op <= Op::kGe) return comparison(s.op, scope_.dtype(s.operands[0]), v, vec);
   if (s.op == Op::kSelect) return choose(ir_, s.dtype, v[0], v[1], v[2], vec);
   return arithmetic(s, v, vec);
+}
+
+/// Whether an operator on int64 may be done in 32 bits, by what its operands can be.
+bool Scalars::takes_narrow(const Scalar& s) const {
+  if (context_.ranges.empty() || s.operands.empty()) return false;
+  int64_t most = 0;
+  for (const ScalarId id : s.operands) {
+    const IntRange& range = context_.ranges[static_cast<size_t>(id)];
+    if (scope_.dtype(id) != DType::kInt64 || !is_narrow(range)) return false;
+    most = std::max({most, std::abs(range.lo), std::abs(range.hi)});
+  }
+  switch (s.op) {
+    case Op::kCast: return is_floating(s.dtype);
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kNeg:
+    case Op::kAbs: return most < INT32_MAX / 2;
+    case Op::kMul: return most < 46341;  // whose square fits
+    case Op::kMin:
+    case Op::kMax: return true;
+    default: return s.op >= Op::kEq && s.op <= Op::kGe;
+  }
+}
+
+Reg Scalars::narrow_value(const Scalar& s, std::vector<Reg> v, bool vec) {
+  for (Reg& x : v) x = cast(ir_, DType::kInt64, DType::kInt32, x);
+  if (s.op == Op::kCast) return cast(ir_, DType::kInt32, s.dtype, v[0]);
+  if (s.op >= Op::kEq && s.op <= Op::kGe) return comparison(s.op, DType::kInt32, v, vec);
+  Scalar narrow{};
+  narrow.op = s.op;
+  narrow.dtype = DType::kInt32;
+  return cast(ir_, DType::kInt32, DType::kInt64, arithmetic(narrow, v, vec));
 }
 
 Reg Scalars::multiply_add(DType dtype, std::span<const ScalarId> xyz) {
@@ -100,13 +134,12 @@ Reg Scalars::combine(Combine how, DType dtype, const Reg& a, const Reg& b, bool 
 
 // ---- Real numbers ------------------------------------------------------------------------------------------------------
 
-Reg Scalars::comparison(const Scalar& s, std::span<const Reg> v, bool vec) {
-  const DType type = scope_.dtype(s.operands[0]);
-  if (is_complex(type)) return complex_comparison(ir_, s.op, type, v[0], v[1], vec);
+Reg Scalars::comparison(ScalarOp op, DType type, std::span<const Reg> v, bool vec) {
+  if (is_complex(type)) return complex_comparison(ir_, op, type, v[0], v[1], vec);
   const bool floating = is_llvm_float(type);
   const bool sign = is_signed_integer(type);
   const char* test = "";
-  switch (s.op) {
+  switch (op) {
     case Op::kEq: test = floating ? "fcmp oeq" : "icmp eq"; break;
     case Op::kNe: test = floating ? "fcmp une" : "icmp ne"; break;
     case Op::kLt: test = floating ? "fcmp olt" : sign ? "icmp slt" : "icmp ult"; break;

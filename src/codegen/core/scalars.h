@@ -55,7 +55,10 @@ class Scalars {
  private:
   Reg arithmetic(const loops::Scalar& s, std::span<const Reg> v, bool vec);
   Reg real(const Operation& o);
-  Reg comparison(const loops::Scalar& s, std::span<const Reg> v, bool vec);
+  /// `type`: of the operands.
+  Reg comparison(loops::ScalarOp op, DType type, std::span<const Reg> v, bool vec);
+  bool takes_narrow(const loops::Scalar& s) const;
+  Reg narrow_value(const loops::Scalar& s, std::vector<Reg> v, bool vec);
   Reg negate(const Operation& o);
   Reg absolute(const Operation& o);
   Reg division(const Operation& o);

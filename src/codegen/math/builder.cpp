@@ -88,19 +88,23 @@ Val MathBuilder::ldexp(const Val& x, const Val& k) {
                                   " " + k.text + ")"));
 }
 
-Val MathBuilder::power(const Val& x) {
-  const std::string name = "@llvm.nvvm.ex2.approx.ftz.f";
+Val MathBuilder::by_chip(const char* function, const Val& x) {
+  const std::string name = std::string("@llvm.nvvm.") + function + ".approx.ftz.f";
   ir_.declare("declare float " + name + "(float)");
   if (lanes_ == 0) return value(x.lane, ir_.assign("call float " + name + "(float " + x.text + ")"));
   std::string result = "poison";
   for (int lane = 0; lane < lanes_; ++lane) {
     const std::string at = ", i64 " + std::to_string(lane);
     const std::string one = ir_.assign("extractelement " + type(x.lane) + " " + x.text + at);
-    const std::string raised = ir_.assign("call float " + name + "(float " + one + ")");
-    result = ir_.assign("insertelement " + type(x.lane) + " " + result + ", float " + raised + at);
+    const std::string made = ir_.assign("call float " + name + "(float " + one + ")");
+    result = ir_.assign("insertelement " + type(x.lane) + " " + result + ", float " + made + at);
   }
   return value(x.lane, result);
 }
+
+Val MathBuilder::power(const Val& x) { return by_chip("ex2", x); }
+
+Val MathBuilder::reciprocal(const Val& x) { return by_chip("rcp", x); }
 
 Val MathBuilder::select(const Val& condition, const Val& x, const Val& y) {
   TATARA_CHECK(x.lane == y.lane, "selection between different types in a function of the math table");

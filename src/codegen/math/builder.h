@@ -63,6 +63,8 @@ class MathBuilder {
   Val ldexp(const Val& x, const Val& k);
   /// 2^x by the chip, to two units in the last place; what is subnormal is 0.
   Val power(const Val& x);
+  /// 1 / x likewise, to one unit.
+  Val reciprocal(const Val& x);
   Val select(const Val& condition, const Val& x, const Val& y);
   Val negate(const Val& x);
   Val freeze(const Val& x);
@@ -82,6 +84,7 @@ class MathBuilder {
                           const std::function<std::vector<Val>(const std::vector<Val>&)>& step);
 
  private:
+  Val by_chip(const char* function, const Val& x);
   std::string stack_slot(const Val& initial);
   std::string suffix(Lane lane) const;
   std::string any(const Val& condition);

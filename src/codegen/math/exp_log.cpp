@@ -214,8 +214,10 @@ Val tanh(const Val& x) {
   const Val size = abs(x);
   const Val square = x * x;
   const Val small = fma(size, square * poly(square, by_lane(x, kTanhF32, kTanhF64)), size);
-  // 1 - 2 / (exp(2|x|) + 1)
-  const Val large = 1.0 - 2.0 / (exp(size + size) + 1.0);
+  // 1 - 2 / (exp(2|x|) + 1), whose fraction is below a half: that of a GPU need not be rounded correctly.
+  const bool power = x.b->has_power(x.lane);
+  const Val large =
+      power ? 1.0 - 2.0 * x.b->reciprocal(x.b->power(size * (2 / kLn2)) + 1.0) : 1.0 - 2.0 / (exp(size + size) + 1.0);
   return copysign(select(size < 0.625, small, large), x);
 }
 

@@ -54,6 +54,9 @@ class IrWriter {
   /// Vector width in elements; 1 outside of vector loops.
   int lanes() const { return lanes_; }
   void set_lanes(int lanes) { lanes_ = lanes; }
+  /// Whether the target has an instruction that rounds to bfloat16.
+  bool rounds_to_bfloat() const { return rounds_to_bfloat_; }
+  void set_rounds_to_bfloat(bool has) { rounds_to_bfloat_ = has; }
   std::string vec_type(const std::string& scalar) const { return vector_of(lanes_, scalar); }
   std::string type_of(const std::string& scalar, bool vec) const { return vec ? vec_type(scalar) : scalar; }
   /// Broadcasts a scalar to all lanes.
@@ -92,6 +95,7 @@ class IrWriter {
   std::string block_ = "entry";
   int next_ = 0;
   int lanes_ = 1;
+  bool rounds_to_bfloat_ = false;
 };
 
 }  // namespace tatara::codegen
