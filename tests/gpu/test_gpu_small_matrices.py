@@ -35,17 +35,23 @@ def test_no_call_of_the_host(name: str) -> None:
 
 @pytest.mark.parametrize("name", RAISE)
 def test_errors(name: str) -> None:
+    """The host's own: some of its functions don't raise on a GPU."""
     function = compiled(name)
     good = [arg.cuda() for arg in operands(name, "integers", 3, (20,), torch.float64, 2)]
     bad = [good[0].clone(), *good[1:]]
     bad[0][7] = 0 if "cholesky" not in name or "inverse" in name else float("nan")
     for _ in range(2):
         same(as_tuple(function(*good)), as_tuple(OPERATORS[name](*good)))
-    with pytest.raises(RuntimeError) as theirs:
-        OPERATORS[name](*bad)
-    with pytest.raises(RuntimeError) as ours:
-        function(*bad)
-    assert str(ours.value) == str(theirs.value)
+    try:
+        expected: object = as_tuple(OPERATORS[name](*bad))
+    except RuntimeError as theirs:
+        expected = str(theirs)
+    if isinstance(expected, str):
+        with pytest.raises(RuntimeError) as ours:
+            function(*bad)
+        assert str(ours.value) == expected
+    else:
+        same(as_tuple(function(*bad)), expected)
 
 
 @pytest.mark.parametrize("name", ["det", "slogdet", "inv_ex", "triangular"])

@@ -36,9 +36,12 @@ bool is_small(ExprContext& ctx, const TensorType& type, Errors errors) {
   return type.device.kind == DeviceKind::kCpu || (type.device.kind == DeviceKind::kCuda && errors == Errors::kNone);
 }
 
-/// The same where pivots are looked for. For complex128 the library computes them in a wider type than kernels have.
+/// The same where pivots are looked for. For complex128 the library computes them in a wider type than kernels have, and that of GPUs
+/// finds other pivots of complex numbers.
 bool is_factored(ExprContext& ctx, const TensorType& type, Errors errors) {
-  return type.dtype != DType::kComplex128 && is_small(ctx, type, errors);
+  if (type.dtype == DType::kComplex128 || (is_complex(type.dtype) && type.device.kind == DeviceKind::kCuda))
+    return false;
+  return is_small(ctx, type, errors);
 }
 
 ValueId turned(GraphBuilder& b, ValueId x) {
