@@ -9,6 +9,7 @@
 // The schedule decides the nest: which loops are parallel, which one is the vector loop, tiling. The emitter follows.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -328,7 +329,32 @@ struct Product {
   static constexpr int64_t kParts = 3;  // of a float32
 };
 
-using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose, Sort, Product>;
+/// Some rows of an attention: result(row, d) = the sum over keys of p(row, key) * values(key, d), where p is the softmax over keys of
+/// score(row, key), which the body of `each`, a vector loop over keys, computes from `product`, the product of a row of queries and a
+/// key, as float32. Then `done`, a vector loop over d, runs for each row and d, with `result`. No score lies in memory: keys come in blocks,
+/// and what is summed so far is scaled where the largest score grows (Milakov and Gimelshein, "Online normalizer calculation for
+/// softmax", 2018; Dao et al., "FlashAttention", 2022). Where, and how, as Product's.
+struct Attention {
+  /// Matrices of half types in memory. Elements of a row lie beside each other; all else is a multiple of Product::Matrices::kAligned.
+  struct Side {
+    int buffer = -1;
+    int64_t rows = 0, width = 0, row_stride = 0, offset = 0;
+    std::array<int64_t, 2> batches = {1, 1}, batch_strides = {0, 0};
+    std::array<Expr, 2> number;  // which of them
+  };
+  Side queries, keys, values;
+  Expr first;          // row of the tile
+  int64_t extent = 0;  // rows of the tile
+  int64_t block = 0;   // keys of a block
+  Expr row, rows;      // symbol and range of rows; tiles may go past it
+  ScalarId product;
+  ScalarId score;
+  ScalarId result;
+  bool zero = false;  // what a row gets whose scores are all -infinity: zeros, else no numbers
+  std::unique_ptr<For> each, done;
+};
+
+using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose, Sort, Product, Attention>;
 
 struct Block {
   std::vector<Stmt> stmts;

@@ -6,48 +6,12 @@
 #include <limits>
 #include <optional>
 
+#include "loops/parser_text.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
 namespace tatara::loops {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
-/// Takes text up to `mark` off the front (and the mark), if it is there.
-std::optional<std::string_view> take_until(std::string_view& text, std::string_view mark) {
-  const size_t at = text.find(mark);
-  if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view head = text.substr(0, at);
-  text.remove_prefix(at + mark.size());
-  return head;
-}
-
-bool take(std::string_view& text, std::string_view word) {
-  if (!text.starts_with(word)) return false;
-  text.remove_prefix(word.size());
-  return true;
-}
-
-/// At commas outside of brackets.
-std::vector<std::string_view> split_commas(std::string_view text) {
-  std::vector<std::string_view> parts;
-  int depth = 0;
-  size_t start = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '(' || text[i] == '[') ++depth;
-    if (text[i] == ')' || text[i] == ']') --depth;
-    if (text[i] != ',' || depth != 0) continue;
-    parts.push_back(trimmed(text.substr(start, i - start)));
-    start = i + 1;
-  }
-  if (!trimmed(text.substr(start)).empty()) parts.push_back(trimmed(text.substr(start)));
-  return parts;
-}
 
 class Parser {
  public:
@@ -249,6 +213,7 @@ class Parser {
     if (text.starts_with("transpose ")) return transpose();
     if (text.starts_with("sort ")) return sort();
     if (text.starts_with("product ")) return product();
+    if (text.starts_with("attention ")) return attention();
     return loop();
   }
 
@@ -471,6 +436,47 @@ class Parser {
     Stmt inner = loop();
     result.each = std::make_unique<For>(std::move(std::get<For>(inner)));
     if (line() != "}") fail("a product has no end");
+    ++at_;
+    return result;
+  }
+
+  Stmt attention() {
+    std::string_view text = line();
+    Attention result;
+    const auto part = [&](std::string_view mark) { return part_of(text, mark, "attention"); };
+    const auto side = [&](std::string_view mark) {
+      Attention::Side s;
+      s.buffer = product_buffer(part(" sizes "));
+      for (int64_t* n : {&s.batches[0], &s.batches[1], &s.rows}) *n = integer(part(" "));
+      s.width = integer(part(" strides "));
+      for (int64_t* n : {&s.batch_strides[0], &s.batch_strides[1]}) *n = integer(part(" "));
+      s.row_stride = integer(part(" offset "));
+      s.offset = integer(part(" at ["));
+      s.number[0] = expr(part("] ["));
+      s.number[1] = expr(part(mark));
+      return s;
+    };
+    take(text, "attention ");
+    result.product = typed(part(" rows "));
+    result.extent = integer(part(" from "));
+    result.first = expr(part(" keys "));
+    result.block = integer(part(" "));
+    result.zero = part(" result ") == "zero";
+    result.result = typed(part(" of "));
+    result.queries = side("] and ");
+    result.keys = side("] and ");
+    result.values = side("] row ");
+    const std::string_view name = part(" in ");
+    result.rows = expr(part(" {"));
+    result.row = kernel_.ctx->loop_symbol(name, result.rows);
+    ++at_;
+    for (std::unique_ptr<For>* each : {&result.each, &result.done}) {
+      Stmt inner = loop();
+      *each = std::make_unique<For>(std::move(std::get<For>(inner)));
+    }
+    text = line();
+    if (!take(text, "} score ")) fail("an attention has no end");
+    result.score = value(text);
     ++at_;
     return result;
   }

@@ -254,6 +254,26 @@ class Printer {
     indent(depth);
     out_ += "}";
   }
+  void statement(const Attention& a, int depth) {
+    const auto side = [&](std::string_view what, const Attention::Side& s) {
+      out_ += str_cat(what, "b", s.buffer, " sizes ", s.batches[0], " ", s.batches[1], " ", s.rows, " ", s.width,
+                      " strides ", s.batch_strides[0], " ", s.batch_strides[1], " ", s.row_stride, " offset ", s.offset,
+                      " at [", s.number[0].str(), "] [", s.number[1].str(), "]");
+    };
+    out_ += str_cat("attention ", typed(a.product), " rows ", a.extent, " from ", a.first.str(), " keys ", a.block,
+                    a.zero ? " zero" : " nan", " result ", typed(a.result));
+    side(" of ", a.queries);
+    side(" and ", a.keys);
+    side(" and ", a.values);
+    out_ += str_cat(" row ", a.row.str(), " in ", a.rows.str(), " {\n");
+    for (const For* each : {a.each.get(), a.done.get()}) {
+      indent(depth + 1);
+      statement(*each, depth + 1);
+      out_ += "\n";
+    }
+    indent(depth);
+    out_ += "} score " + value(a.score);
+  }
   void statement(const If& branch, int depth) {
     out_ += "if " + value(branch.condition) + " {\n";
     block(*branch.body, depth + 1);
@@ -362,6 +382,8 @@ class Verifier {
                      "no such sort in ", kernel_.name);
       } else if (const auto* product = std::get_if<Product>(&stmt)) {
         check_product(*product, in_vector);
+      } else if (const auto* attention = std::get_if<Attention>(&stmt)) {
+        check_attention(*attention, in_vector);
       } else {
         loop(std::get<For>(stmt), outermost, in_vector);
       }
@@ -384,6 +406,29 @@ class Verifier {
                  "tiles of a product in ", kernel_.name);
     define(product.value);
     loop(*product.each, false, in_vector);
+  }
+  void check_attention(const Attention& a, bool in_vector) {
+    for (const For* each : {a.each.get(), a.done.get()}) {
+      TATARA_CHECK(!in_vector && each->kind == LoopKind::kVector && each->carried.empty(), "no such attention in ",
+                   kernel_.name);
+    }
+    for (const Attention::Side* side : {&a.queries, &a.keys, &a.values}) {
+      buffer(side->buffer);
+      const auto aligned = [](int64_t n) { return n % Product::Matrices::kAligned == 0; };
+      TATARA_CHECK(side->rows > 0 && side->width > 0 && aligned(side->width) && side->row_stride > 0 &&
+                       aligned(side->row_stride) && aligned(side->offset) && aligned(side->batch_strides[0]) &&
+                       aligned(side->batch_strides[1]) && side->batches[0] > 0 && side->batches[1] > 0,
+                   "an operand that the copy engine does not take in ", kernel_.name);
+    }
+    TATARA_CHECK(a.extent % 64 == 0 && a.extent > 0 && a.block % 16 == 0 && a.block > 0 && a.block <= 128 &&
+                     a.queries.width == a.keys.width && a.keys.rows == a.values.rows && a.queries.width <= 256 &&
+                     a.values.width <= 256,
+                 "tiles of an attention in ", kernel_.name);
+    define(a.product);
+    loop(*a.each, false, in_vector);
+    use(a.score);
+    define(a.result);
+    loop(*a.done, false, in_vector);
   }
   void check_matrices(const Product::Matrices& m, size_t parts) {
     const auto aligned = [](int64_t n) { return n % Product::Matrices::kAligned == 0; };

@@ -7,17 +7,26 @@
 namespace tatara::loops {
 
 const Product* product_of(const Kernel& kernel) { return find_statement<Product>(kernel.body); }
+const Attention* attention_of(const Kernel& kernel) { return find_statement<Attention>(kernel.body); }
 
 std::vector<TensorMap> tensor_maps(const Kernel& kernel) {
-  const Product* product = kernel.gpu.shared > 0 ? product_of(kernel) : nullptr;
-  if (product == nullptr || !product->left.matrices) return {};
+  if (kernel.gpu.shared <= 0) return {};
   std::vector<TensorMap> maps;
-  for (const Product::Side* side : {&product->left, &product->right}) {
-    maps.push_back(TensorMap::of(*side));
+  const auto add = [&](TensorMap map, int buffer) {
     const auto begin = kernel.buffers.begin();
-    maps.back().buffer = static_cast<int>(std::count_if(
-        begin, begin + side->parts.at(0), [](const BufferArg& arg) { return arg.kind != ArgKind::kScratch; }));
+    map.buffer = static_cast<int>(
+        std::count_if(begin, begin + buffer, [](const BufferArg& arg) { return arg.kind != ArgKind::kScratch; }));
+    maps.push_back(std::move(map));
+  };
+  if (const Attention* a = attention_of(kernel); a != nullptr) {
+    add(TensorMap::of(a->queries, a->extent), a->queries.buffer);
+    add(TensorMap::of(a->keys, a->block), a->keys.buffer);
+    add(TensorMap::of(a->values, a->block), a->values.buffer);
+    return maps;
   }
+  const Product* product = product_of(kernel);
+  if (product == nullptr || !product->left.matrices) return {};
+  for (const Product::Side* side : {&product->left, &product->right}) add(TensorMap::of(*side), side->parts.at(0));
   return maps;
 }
 

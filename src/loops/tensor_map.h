@@ -50,11 +50,22 @@ struct TensorMap {
     if (m.along()) return {0, m.offset, {{m.inner, 1, kBox}, {m.rows, m.row_stride, side.extent}, {m.batches, far, 1}}};
     return {0, m.offset, {{m.rows, 1, kBox}, {m.inner, m.inner_stride, kBox}, {m.batches, far, 1}}};
   }
+  /// Of matrices of an attention: boxes of kBox elements of so many rows.
+  static TensorMap of(const Attention::Side& side, int64_t rows) {
+    TensorMap map{0, side.offset, {{side.width, 1, kBox}, {side.rows, side.row_stride, rows}}};
+    for (const size_t d : {size_t{1}, size_t{0}}) {
+      const int64_t far = side.batches[d] > 1 ? side.batch_strides[d] : Product::Matrices::kAligned;
+      map.dims.push_back({side.batches[d], far, 1});
+    }
+    return map;
+  }
 };
 
 /// The kernel's product; null: it has none.
 const Product* product_of(const Kernel& kernel);
-/// Of a kernel's product over matrices: the left operand's and the right one's. Empty for other kernels.
+const Attention* attention_of(const Kernel& kernel);
+/// Of a kernel's product over matrices: the left operand's and the right one's. Of its attention: queries', keys' and values'. Empty for
+/// other kernels.
 std::vector<TensorMap> tensor_maps(const Kernel& kernel);
 
 }  // namespace tatara::loops

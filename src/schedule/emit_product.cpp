@@ -201,7 +201,10 @@ bool product_takes(State& s, const Unit& unit, const Member& member, double ops)
 }
 
 void emit_product(State& s, int unit) {
-  if (!s.units[static_cast<size_t>(unit)].group.members.empty()) ProductEmitter(s, unit).run();
+  const Unit& u = s.units[static_cast<size_t>(unit)];
+  if (u.group.members.empty()) return;
+  if (s.nodes[static_cast<size_t>(u.node)]->kind == LoweredNode::Kind::kAttention) return emit_attention(s, unit);
+  ProductEmitter(s, unit).run();
 }
 
 }  // namespace tatara::sched

@@ -89,6 +89,18 @@ class Detacher {
         define(product->each->var, product->each->extent);
         use(product->each->extent);
         visit(*product->each->body, use, define);
+      } else if (auto* attention = std::get_if<loops::Attention>(&stmt)) {
+        for (loops::Attention::Side* side : {&attention->queries, &attention->keys, &attention->values}) {
+          for (Expr& number : side->number) use(number);
+        }
+        use(attention->first);
+        define(attention->row, attention->rows);
+        use(attention->rows);
+        for (loops::For* each : {attention->each.get(), attention->done.get()}) {
+          define(each->var, each->extent);
+          use(each->extent);
+          visit(*each->body, use, define);
+        }
       } else if (auto* loop = std::get_if<loops::For>(&stmt)) {
         define(loop->var, loop->extent);
         use(loop->extent);

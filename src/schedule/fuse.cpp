@@ -158,7 +158,7 @@ Trial try_member(State& s, const Space& space, const std::vector<Member>& others
       return fake;
     }
     trial.stage = std::max(trial.stage, other->stage);
-    if (s.nodes[static_cast<size_t>(other->node)]->kind == LoweredNode::Kind::kProduct) return fake;
+    if (s.nodes[static_cast<size_t>(other->node)]->gives_tiles()) return fake;
     return std::nullopt;
   };
   if (member.kind == Member::Kind::kStore) {
@@ -203,7 +203,9 @@ class Former {
         case Kind::kScan: add_single(Unit::Kind::kScan, static_cast<NodeId>(i)); break;
         case Kind::kScatter: add_single(Unit::Kind::kScatter, static_cast<NodeId>(i)); break;
         case Kind::kSort: add_operator(Unit::Kind::kSort, static_cast<NodeId>(i)); break;
+        case Kind::kAttention:
         case Kind::kProduct: add_product(static_cast<NodeId>(i)); break;
+        case Kind::kScores: break;  // part of an attention
         case Kind::kHost: add_operator(Unit::Kind::kHost, static_cast<NodeId>(i)); break;
       }
     }
@@ -447,10 +449,7 @@ class Former {
 
   /// Reads its operands from memory.
   void add_operator(Unit::Kind kind, NodeId node) {
-    FlatSet<ValueId> reads;
-    for (const ValueId v : s_.nodes[static_cast<size_t>(node)]->operands) {
-      reads.insert(base_of(s_, v));
-    }
+    const FlatSet<ValueId> reads = operator_reads(s_, *s_.nodes[static_cast<size_t>(node)]);
     Unit unit;
     unit.kind = kind;
     unit.node = node;

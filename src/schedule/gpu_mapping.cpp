@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "loops/attention_layout.h"
 #include "loops/find.h"
 #include "loops/product_layout.h"
 #include "schedule/internal.h"
@@ -251,6 +252,16 @@ GpuMapping product_mapping(const Product& product) {
   return mapping;
 }
 
+GpuMapping attention_mapping(const Attention& attention) {
+  const AttentionLayout layout = AttentionLayout::of(attention);
+  GpuMapping mapping;
+  mapping.threads = mapping.row = static_cast<int>(layout.threads());
+  mapping.lanes = 2;
+  mapping.shared = layout.shared_bytes();
+  mapping.resident = 1;
+  return mapping;
+}
+
 /// Threads of a row that is sorted: what each holds stays in registers. Up to a warp, so that few values go through shared memory.
 GpuMapping sort_mapping(const Sort& sort, DType dtype, const GpuShape& gpu, int64_t rows) {
   const int64_t held = Sort::kept_by_thread(dtype);
@@ -346,6 +357,7 @@ void set_columns(const Kernel& kernel, const Survey& survey, const GpuShape& gpu
 
 GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) {
   if (const auto* product = find_statement<Product>(kernel.body)) return product_mapping(*product);
+  if (const auto* attention = find_statement<Attention>(kernel.body)) return attention_mapping(*attention);
   if (const auto* sort = find_statement<Sort>(kernel.body)) {
     return sort_mapping(*sort, kernel.buffers[static_cast<size_t>(sort->from.buffer)].dtype, gpu, rows);
   }

@@ -30,7 +30,18 @@ inline int64_t up_to_power_of_two(int64_t n) {
 /// lies in the first cache lines.
 class alignas(64) LoweredNode final : public LowerContext {
  public:
-  enum class Kind : uint8_t { kElement, kView, kReduction, kScan, kScatter, kSort, kProduct, kHost };
+  enum class Kind : uint8_t {
+    kElement,
+    kView,
+    kReduction,
+    kScan,
+    kScatter,
+    kSort,
+    kProduct,
+    kScores,
+    kAttention,
+    kHost
+  };
 
   LoweredNode(const Graph& graph, NodeId id);
 
@@ -71,6 +82,11 @@ class alignas(64) LoweredNode final : public LowerContext {
   void scatter(ScatterDef def) override;
   void sort(SortDef def) override;
   void product() override { kind = Kind::kProduct; }
+  void attention_scores() override { kind = Kind::kScores; }
+  void attention() override { kind = Kind::kAttention; }
+
+  /// Whether a kernel of its own has the result's elements in registers, for what is done with each.
+  bool gives_tiles() const { return kind == Kind::kProduct || kind == Kind::kAttention; }
 
   Kind kind = Kind::kHost;
   bool reverse = false;
@@ -109,6 +125,8 @@ struct alignas(64) ValueInfo {
   bool elsewhere = false;  // computed into memory that somebody else owns (an input that is written)
   bool moved = false;      // its producer copies to strides of its own choice
   bool has_short = false;  // the inlined expression has a reduction of a few elements
+  bool inside = false;     // of an attention: computed from its scores, and nowhere but in its kernel
+  int near = 0;            // readers that are attentions, or what only these read, for an element of each row and key
   int unit = -1;
   std::optional<Storage> storage;
   double elements = 1;  // under the hints
@@ -328,6 +346,15 @@ std::optional<loops::Product::Matrices> product_matrices(State& s, ValueId v);
 bool product_takes(State& s, const Unit& unit, const Member& member, double ops);
 /// A product, and the members of its group element by element as its tiles are done.
 void emit_product(State& s, int unit);
+
+// ---- emit_attention.cpp ----
+
+/// Puts the matrices that an attention, or its scores, multiply where its kernel can load them.
+void realise_matrices(State& s, const LoweredNode& node, const std::function<void(ValueId)>& realise,
+                      const std::function<void(ValueId)>& copy);
+/// What an operator with a step of its own reads from memory.
+FlatSet<ValueId> operator_reads(State& s, const LoweredNode& node);
+void emit_attention(State& s, int unit);
 
 // ---- host_calls.cpp ----
 void emit_host_call(State& s, int unit);

@@ -109,6 +109,16 @@ class KeyWriter {
     const auto& [left, right, blocks, row, rows, value, each] = product;
     all(left, right, blocks, row, rows, value, each);
   }
+  void put(const loops::Attention::Side& side) {
+    const auto& [buffer, rows, width, row_stride, offset, batches, batch_strides, number] = side;
+    all(buffer, rows, width, row_stride, offset, batches[0], batches[1], batch_strides[0], batch_strides[1], number[0],
+        number[1]);
+  }
+  void put(const loops::Attention& attention) {
+    const auto& [queries, keys, values, first, extent, block, row, rows, product, score, result, zero, each, done] =
+        attention;
+    all(queries, keys, values, first, extent, block, row, rows, product, score, result, zero, each, done);
+  }
   void put(const loops::BufferArg& arg) {
     const auto& [name, dtype, kind, numel] = arg;
     all(name, dtype, kind, numel);

@@ -96,14 +96,38 @@ void NestBuilder::open_product(loops::Product& product, Expr column, Expr column
   product.value = new_scalar(DType::kFloat32);
 }
 
-void NestBuilder::close_product(loops::Product product) {
+/// The loop that is open, with its body.
+std::unique_ptr<loops::For> NestBuilder::take_loop(Expr row) {
   Scope scope = std::move(scopes_.back());
   scopes_.pop_back();
   symbol_depth_.erase(scope.loop.var);
-  symbol_depth_.erase(product.row);
-  product.each = std::make_unique<loops::For>(std::move(scope.loop));
-  product.each->body = std::make_unique<loops::Block>(std::move(scope.block));
+  symbol_depth_.erase(row);
+  auto loop = std::make_unique<loops::For>(std::move(scope.loop));
+  loop->body = std::make_unique<loops::Block>(std::move(scope.block));
+  return loop;
+}
+
+void NestBuilder::close_product(loops::Product product) {
+  product.each = take_loop(product.row);
   put(depth(), std::move(product));
+}
+
+void NestBuilder::open_attention(loops::Attention& attention, Expr key, Expr keys) {
+  open_loop(key, keys, loops::LoopKind::kVector);
+  symbol_depth_[attention.row] = depth();
+  attention.product = new_scalar(DType::kFloat32);
+}
+
+void NestBuilder::begin_results(loops::Attention& attention, Expr element, Expr elements) {
+  attention.each = take_loop(attention.row);
+  open_loop(element, elements, loops::LoopKind::kVector);
+  symbol_depth_[attention.row] = depth();
+  attention.result = new_scalar(DType::kFloat32);
+}
+
+void NestBuilder::close_attention(loops::Attention attention) {
+  attention.done = take_loop(attention.row);
+  put(depth(), std::move(attention));
 }
 
 std::vector<ScalarId> NestBuilder::carried_args() const {

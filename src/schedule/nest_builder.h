@@ -52,6 +52,10 @@ class NestBuilder {
   /// Opens the loop over a product's columns, in which its rows are known too.
   void open_product(loops::Product& product, Expr column, Expr columns);
   void close_product(loops::Product product);
+  /// The loop over keys, in which scores are computed; the one over elements of a result's row, in which results are stored; the end.
+  void open_attention(loops::Attention& attention, Expr key, Expr keys);
+  void begin_results(loops::Attention& attention, Expr element, Expr elements);
+  void close_attention(loops::Attention attention);
   /// The carried values inside the innermost loop.
   std::vector<ScalarId> carried_args() const;
   /// A block of its own that shares nothing with the scopes around it.
@@ -136,6 +140,7 @@ class NestBuilder {
   std::optional<ScalarId> eval_block(class NodeBuilder& builder, const LoweredNode& node, size_t output,
                                      const std::vector<Expr>& indices);
 
+  std::unique_ptr<loops::For> take_loop(Expr row);
   int depth() const { return static_cast<int>(scopes_.size()) - 1; }
   int depth_of(Expr e) const;
   int clamp_depth(int d) const { return d < floor_ ? floor_ : d; }

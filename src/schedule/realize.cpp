@@ -11,13 +11,14 @@ namespace tatara::sched {
 
 namespace {
 
-constexpr double kCheapOps = 3;       // recomputing this much costs less than a trip to memory
-constexpr double kCheapLoads = 1.2;   // reading this many elements again costs less than writing one and reading it
-constexpr double kCheapNarrow = 8;    // the same where what is read is narrow beside the result (a mask of bytes)
-constexpr double kManyReaders = 4;    // elementary functions are computed once for this many readers of an element
-constexpr double kWorthMemory = 100;  // operations on a GPU that cost what writing an element and reading it does
-constexpr int kMaxDepth = 40;         // operators inlined into each other
-constexpr double kMaxOps = 400;       // of one inlined expression
+constexpr double kFewFunctions = 0.1;  // for each element
+constexpr double kCheapOps = 3;        // recomputing this much costs less than a trip to memory
+constexpr double kCheapLoads = 1.2;    // reading this many elements again costs less than writing one and reading it
+constexpr double kCheapNarrow = 8;     // the same where what is read is narrow beside the result (a mask of bytes)
+constexpr double kManyReaders = 4;     // elementary functions are computed once for this many readers of an element
+constexpr double kWorthMemory = 100;   // operations on a GPU that cost what writing an element and reading it does
+constexpr int kMaxDepth = 40;          // operators inlined into each other
+constexpr double kMaxOps = 400;        // of one inlined expression
 
 /// What one element of a node's output takes: scalar operations, and how each operand is read.
 struct Probe {
@@ -73,8 +74,19 @@ ValueId base_of_views(State& s, ValueId v) {
   }
 }
 
+/// A bias or a mask by places alone, for scores of an attention: cheaper computed for each of them than read, and as large as all.
+bool computed_near(State& s, ValueId v) {
+  using Kind = LoweredNode::Kind;
+  const ValueInfo& info = s.values[static_cast<size_t>(v)];
+  if (info.near == 0 || info.near != s.uses[static_cast<size_t>(v)] || info.functions > kFewFunctions) return false;
+  const LoweredNode* node = s.producer(v);
+  return node != nullptr && (node->kind == Kind::kElement || node->kind == Kind::kView) && node->block_of(0) == nullptr;
+}
+
 void make_root(State& s, ValueId v, bool stored) {
   ValueInfo& info = s.values[static_cast<size_t>(v)];
+  if (info.inside) return;
+  if (!stored && computed_near(s, v)) return;
   info.root = true;
   info.stored = info.stored || stored;
 }
@@ -125,7 +137,8 @@ Wanted parts_wanted(State& s) {
   for (const auto& node : s.nodes) {
     using Kind = LoweredNode::Kind;
     const bool reads_memory =
-        node != nullptr && (node->kind == Kind::kHost || node->kind == Kind::kSort || node->kind == Kind::kProduct);
+        node != nullptr && (node->kind == Kind::kHost || node->kind == Kind::kSort || node->kind == Kind::kProduct ||
+                            node->kind == Kind::kScores || node->kind == Kind::kAttention);
     if (!reads_memory) continue;
     for (const ValueId v : node->operands) note_part(s, v, all);
   }
@@ -162,6 +175,34 @@ bool broadcast_inside(State& s, ValueId operand, ValueId v) {
   const std::vector<Expr>& sizes = s.graph.type(operand).sizes;
   return !sizes.empty() && !sizes.back().is_const(1) &&
          elements_of(s, v) >= kManyReaders * std::max(elements_of(s, operand), 1.0);
+}
+
+/// What is computed from an attention's scores has no memory.
+void mark_inside(State& s, const LoweredNode& node) {
+  using Kind = LoweredNode::Kind;
+  const bool inside =
+      node.kind == Kind::kScores || ((node.kind == Kind::kElement || node.kind == Kind::kView) &&
+                                     std::any_of(node.operands.begin(), node.operands.end(),
+                                                 [&](ValueId v) { return s.values[static_cast<size_t>(v)].inside; }));
+  for (const ValueId v : node.node().outputs) s.values[static_cast<size_t>(v)].inside = inside;
+}
+
+/// Counts the reads by which its operands go into the scores of an attention, as they are read: from the last node to the first.
+void note_near(State& s, const LoweredNode& node) {
+  using Kind = LoweredNode::Kind;
+  const auto count = [&](ValueId v) { ++s.values[static_cast<size_t>(v)].near; };
+  if (node.kind == Kind::kAttention) count(node.operands[0]);
+  if (node.kind != Kind::kElement && node.kind != Kind::kView) return;
+  const ValueId out = node.node().outputs[0];
+  const ValueInfo& info = s.values[static_cast<size_t>(out)];
+  if (info.near == 0 || info.near != s.uses[static_cast<size_t>(out)]) return;
+  const std::vector<Expr>& sizes = s.graph.type(out).sizes;
+  for (const ValueId v : node.operands) {
+    const std::vector<Expr>& own = s.graph.type(v).sizes;
+    const bool whole = own.size() >= 2 && sizes.size() >= 2 && own.back() == sizes.back() &&
+                       own[own.size() - 2] == sizes[sizes.size() - 2];
+    if (whole) count(v);
+  }
 }
 
 void count_costs(State& s, const LoweredNode& node) {
@@ -391,6 +432,7 @@ void lower_nodes(State& s) {
       use(v, again ? 0 : times);
       again = parts;
     }
+    note_near(s, lowered);
   }
 }
 
@@ -402,6 +444,7 @@ void choose_roots(State& s) {
     s.prefetch_nodes(i);
     const LoweredNode* const node = s.nodes[i];
     if (node == nullptr) continue;
+    mark_inside(s, *node);
     switch (node->kind) {
       case Kind::kElement:
         count_costs(s, *node);
@@ -431,6 +474,12 @@ void choose_roots(State& s) {
           realise(s, v, wanted);
           if (node->operands.size() == 2 && !product_matrices(s, v)) make_root(s, v, true);
         }
+        make_root(s, node->node().outputs[0], false);
+        break;
+      case Kind::kScores:
+      case Kind::kAttention:
+        realise_matrices(
+            s, *node, [&](ValueId v) { realise(s, v, wanted); }, [&](ValueId v) { make_root(s, v, true); });
         make_root(s, node->node().outputs[0], false);
         break;
       case Kind::kHost:

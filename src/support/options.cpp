@@ -175,6 +175,7 @@ const std::vector<OptionInfo>& option_table() {
                       "expand_batches",
                       "expand_softmax",
                       "expand_transforms",
+                      "fuse_attention",
                       "fusion",
                       "generator_states",
                       "grouped_launches",

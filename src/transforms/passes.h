@@ -23,6 +23,8 @@ Graph join_biases(const Graph& graph, const PassOptions& options = {});
 Graph channels_last(const Graph& graph, const PassOptions& options = {});
 /// Float32 products on GPUs as sums of products of bfloat16 parts, where kernels of ours are faster than the host's.
 Graph own_products(const Graph& graph, const PassOptions& options = {});
+/// On GPUs, two products of half types with a softmax between them as an attention in one kernel, with what makes scores of the first one.
+Graph fuse_attention(const Graph& graph, const PassOptions& options = {});
 /// Products of a computed matrix (a dequantised weight) with a few rows as reductions in whose loops the matrix is computed.
 Graph thin_products(const Graph& graph, const PassOptions& options = {});
 /// On CPUs: products of matrices that stay in the cache as reductions, where that is faster than the host's.

@@ -23,6 +23,7 @@ const std::vector<PassInfo>& all_passes() {
         {"rematerialize", Phase::kTraining, "values of checkpoints computed again for gradients"},
         {"expand_softmax", Phase::kTraining, "operators of which a cut may save less than their results"},
         {"canonicalize", Phase::kLowering, "constants folded, casts and views without effect removed"},
+        {"fuse_attention", Phase::kLowering, "two products with a softmax between them in one kernel, on GPUs"},
         {"split_biases", Phase::kLowering, "biases of convolutions as sums that fuse, on GPUs"},
         {"channels_last", Phase::kLowering, "convolutions on channels-last operands where that pays"},
         {"decompose", Phase::kLowering, "operators written out as primitives and calls of the host"},
@@ -53,6 +54,7 @@ const std::vector<GraphPass>& lowering_passes() {
   return made_once([] {
     return std::vector<GraphPass>{
         {"canonicalize", canonicalize},
+        {"fuse_attention", fuse_attention},
         {"split_biases", split_biases},
         {"channels_last", channels_last},
         {"decompose", decompose},

@@ -325,6 +325,8 @@ class EagerLowering final : public LowerContext {
   void reduction(ReductionDef def) override { fold(def, false, false); }
   void scan(ReductionDef def, bool reverse) override { fold(def, true, reverse); }
   void product() override { throw InternalError("a product that passes for GPUs make"); }
+  void attention_scores() override { product(); }
+  void attention() override { product(); }
   void sort(SortDef) override { throw Unsupported("sorting, in the reference"); }
   void scatter(ScatterDef def) override {
     Data& out = results_.at(0);

@@ -70,6 +70,7 @@ class BodyCost {
   void add(const Transpose&) {}  // stands outside of vector loops
   void add(const Sort&) {}       // likewise
   void add(const Product&) {}    // likewise
+  void add(const Attention&) {}  // likewise
   void add(const If& branch) { block(*branch.body); }
   void add(const For& loop) {
     carried += static_cast<int>(loop.carried.size());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/core/memory.h"
+#include "codegen/core/scalar_ranges.h"
 #include "codegen/core/scalars.h"
 #include "codegen/cuda/threads.h"
 
@@ -65,7 +66,9 @@ class GpuMemory final : public Memory {
 };
 
 struct GpuContext {
-  explicit GpuContext(EmitContext& e) : context(e), scalars(e, loop), memory(e, scalars), threads(e) {}
+  explicit GpuContext(EmitContext& e) : context(e), scalars(e, loop), memory(e, scalars), threads(e) {
+    e.ranges = scalar_ranges(e.kernel);
+  }
   GpuContext(const GpuContext&) = delete;
   GpuContext& operator=(const GpuContext&) = delete;
 

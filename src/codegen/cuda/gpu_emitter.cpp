@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/cuda/attention_tile.h"
 #include "codegen/cuda/column_reduce.h"
 #include "codegen/cuda/grouped_entry.h"
 #include "codegen/cuda/product_tile.h"
@@ -111,6 +112,10 @@ std::string GpuEmitter::run(std::string_view symbol) {
 void GpuEmitter::all_iterations(const std::function<void(const std::string&)>& body) {
   if (map_.resident == 0) {
     body(gpu_.threads.iteration());
+    return;
+  }
+  if (const Attention* attention = attention_of(context_.kernel); attention != nullptr) {
+    attention_tiles(*attention, body);
     return;
   }
   // Those who load run ahead of those who multiply, into the next tiles.
@@ -247,6 +252,102 @@ void GpuEmitter::product(const Product& product) {
   rolled_ = true;
   const std::vector<DType> types(all.size(), DType::kFloat32);
   counted_loop("0", std::to_string(all.size() / part), "1", types, all, one, ", !llvm.loop !2");
+}
+
+/// As of products: who loads runs ahead.
+void GpuEmitter::attention_tiles(const Attention& attention, const std::function<void(const std::string&)>& body) {
+  AttentionTile tile(gpu_, *this, attention);
+  tile.begin();
+  const std::string loads = ir_.label(), multiplies = ir_.label(), first = ir_.label();
+  const std::string step = gpu_.threads.blocks(), lane = gpu_.threads.lane();
+  const int site = site_;
+  const auto tiles = [&] {
+    std::vector<Reg> state = AttentionTile::first_state();
+    counted_loop(gpu_.threads.iteration(), "%iterations", step, std::vector<DType>(state.size(), DType::kInt32), state,
+                 [&](const std::string& iteration, std::vector<Reg>& now) {
+                   site_ = site;
+                   stage_ = &now;
+                   body(iteration);
+                 });
+  };
+  ir_.branch(ir_.assign(str_cat("icmp ult i64 ", lane, ", ", AttentionLayout::kGroup)), loads, multiplies);
+  ir_.start_block(loads);
+  tile.take_role(true);
+  ir_.branch(ir_.assign(str_cat("icmp ult i64 ", lane, ", ", kWarp)), first, "exit");
+  ir_.start_block(first);
+  loading_ = true;
+  tiles();
+  ir_.jump("exit");
+  loading_ = false;
+  ir_.start_block(multiplies);
+  tile.take_role(false);
+  tiles();
+}
+
+void GpuEmitter::attention(const Attention& attention) {
+  AttentionTile tile(gpu_, *this, attention);
+  if (loading_) {
+    tile.load(*stage_);
+    return;
+  }
+  rolled_ = true;
+  const int site = site_;
+  int after = site;
+  std::vector<Reg> none;
+  // Runs a loop's body for two neighbours from `index` (i32) on, and gives what becomes of `result` there. Side by side where something
+  // is read or written: else integers of 32 bits are kept apart from vectors.
+  const auto pass_pair = [&](const For& loop, ScalarId given, ScalarId result, int from, const std::string& index,
+                             const AttentionTile::Pair& values) {
+    const auto touches = [](const Stmt& stmt) { return !std::holds_alternative<Let>(stmt); };
+    const std::vector<Stmt>& body = loop.body->stmts;
+    const int lanes = multiple_of(loop.extent, 2) && std::any_of(body.begin(), body.end(), touches) ? 2 : 1;
+    AttentionTile::Pair results;
+    for (int begin = 0; begin < 2; begin += lanes) {
+      gpu_.enter_loop(loop, lanes);
+      Reg value{values[static_cast<size_t>(begin)], false};
+      if (lanes == 2) {
+        value = {ir_.assign("insertelement <2 x float> poison, float " + values[0] + ", i32 0"), true};
+        value.text = ir_.assign("insertelement <2 x float> " + value.text + ", float " + values[1] + ", i32 1");
+      }
+      scope_.set(given, value);
+      const std::string own = begin == 0 ? index : ir_.binary("add nuw nsw", "i32", index, "1");
+      pass(loop, ir_.assign("zext nneg i32 " + own + " to i64"), from, none);
+      for (int i = begin; result != kNoScalar && i < begin + lanes; ++i) {
+        const Reg& found = scope_.reg(result);
+        results[static_cast<size_t>(i)] =
+            found.vec ? ir_.assign(str_cat("extractelement <2 x float> ", found.text, ", i32 ", i - begin))
+                      : found.text;
+      }
+      gpu_.leave_loop();
+    }
+    after = site_;
+    return results;
+  };
+  const auto inside = [&](const char* type, const std::string& index, const std::string& last) {
+    const std::string name = str_cat("@llvm.umin.", type);
+    ir_.declare(str_cat("declare ", type, " ", name, "(", type, ", ", type, ")"));
+    return ir_.call(name, type, str_cat(type, " ", index, ", ", type, " ", last));
+  };
+  const For& each = *attention.each;
+  const bool whole_rows = multiple_of(attention.rows, static_cast<int>(attention.extent));
+  const bool whole_keys = attention.keys.rows % attention.block == 0;
+  const auto narrow = [&](const std::string& wide) { return ir_.assign("trunc i64 " + wide + " to i32"); };
+  const std::string last_row = ir_.binary("sub", "i32", narrow(scope_.index(attention.rows)), "1");
+  const int64_t last_key = attention.keys.rows - (multiple_of(each.extent, 2) ? 2 : 1);
+  tile.compute(
+      [&](const std::string& row, const std::string& key, const AttentionTile::Pair& products) {
+        // What is past an end is computed as its last neighbour is, and not used.
+        const std::string own = whole_rows ? "" : inside("i32", narrow(row), last_row);
+        scope_.bind(attention.row, whole_rows ? row : ir_.assign("zext nneg i32 " + own + " to i64"));
+        return pass_pair(each, attention.product, attention.score, site,
+                         whole_keys ? key : inside("i32", key, std::to_string(last_key)), products);
+      },
+      *stage_);
+  const int before = after;
+  tile.give([&](const std::string& row, const std::string& element, const AttentionTile::Pair& values) {
+    scope_.bind(attention.row, row);
+    pass_pair(*attention.done, attention.result, kNoScalar, before, element, values);
+  });
 }
 
 /// What the loop's body loads from inputs at `column`, so that many loads are under way at once: nothing that a lookup tells where to load.

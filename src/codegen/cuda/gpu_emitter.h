@@ -22,7 +22,10 @@ class GpuEmitter final : public KernelEmitter {
         gpu_(gpu),
         tiles_(gpu, *this),
         map_(gpu.context.kernel.gpu),
-        adds_vectors_(adds_vectors) {}
+        adds_vectors_(adds_vectors) {
+    // Both came with compute capability 9.0.
+    gpu.context.ir.set_rounds_to_bfloat(adds_vectors);
+  }
   std::string run(std::string_view symbol);
 
  protected:
@@ -33,6 +36,7 @@ class GpuEmitter final : public KernelEmitter {
   void transpose(const loops::Transpose& tile) override;
   void sort(const loops::Sort& sort) override;
   void product(const loops::Product& product) override;
+  void attention(const loops::Attention& attention) override;
   std::string store_condition(const loops::Store& store) override;
   std::string vector_store_condition() const override { return gpu_.loop.guard; }
   bool update_vector(const loops::Store& store, const Reg& value, const std::string& mask) override;
@@ -42,6 +46,7 @@ class GpuEmitter final : public KernelEmitter {
 
  private:
   std::string parameters(std::string& tiles);
+  void attention_tiles(const loops::Attention& attention, const std::function<void(const std::string&)>& body);
   std::unordered_map<loops::ScalarId, Reg> loads_ahead(const loops::For& loop, int lanes, const std::string& column);
   void independent_elements(const loops::For& loop);
   void independent_passes(const loops::For& loop, int site);

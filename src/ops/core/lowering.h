@@ -122,6 +122,12 @@ class LowerContext {
   virtual void sort(SortDef def) = 0;
   /// Output 0, [batch..., rows, columns], is the product of operands in blocks (loops::Product): first those of the left one's parts.
   virtual void product() = 0;
+  /// Output 0, [batch, heads, rows, keys], has the products of rows of queries and keys. It never lies in memory: what reads it is part of
+  /// the kernel of an attention.
+  virtual void attention_scores() = 0;
+  /// Output 0, [batch, heads, rows, width], is the product of the softmax of the first operand along its last dimension, which is
+  /// computed from attention_scores(), with the second one (loops::Attention).
+  virtual void attention() = 0;
 };
 
 }  // namespace tatara

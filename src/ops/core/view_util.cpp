@@ -232,6 +232,8 @@ class MapCapture : public LowerContext {
   void scatter(ScatterDef) override {}
   void sort(SortDef) override {}
   void product() override {}
+  void attention_scores() override {}
+  void attention() override {}
   IndexMap take() { return std::move(map_); }
 
  private:

@@ -1,0 +1,181 @@
+// Attention in kernels of our own for GPUs, without a GPU: what becomes one, and what NVIDIA's assembler says of the code.
+
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "llvm_for_tests.h"
+#include "loops/attention_layout.h"
+#include "loops/find.h"
+#include "loops/parser.h"
+#include "nvidia_assembler.h"
+#include "programs.h"
+#include "testing.h"
+#include "transforms/pipeline.h"
+
+namespace tatara {
+namespace {
+
+const Device kGpu{DeviceKind::kCuda, 0};
+
+Schedule schedule_attention(Program& p, const std::vector<ValueId>& outputs, int processors = 132) {
+  for (const ValueId v : outputs) p.graph.add_output(v);
+  PassOptions passes = p.passes;
+  passes.product_processors = processors;
+  const Graph g = run_passes(p.graph, passes);
+  ScheduleOptions options;
+  options.gpu = GpuShape{.multiprocessors = 132};
+  options.num_threads = 132;
+  options.passes = passes;
+  Schedule made = schedule_graph(g, options);
+  for (const auto& kernel : made.kernels) loops::verify_kernel(*kernel);
+  return made;
+}
+
+const loops::Kernel* attention_kernel(const Schedule& s) {
+  for (const auto& kernel : s.kernels) {
+    if (loops::find_statement<loops::Attention>(kernel->body) != nullptr) return kernel.get();
+  }
+  return nullptr;
+}
+
+struct AttentionForm {
+  int64_t batch = 2, heads = 4, rows = 512, keys = 512, width = 64;
+  DType dtype = DType::kFloat16;
+};
+
+/// As programs write it: q @ k.mT * scale, `f` of that, softmax, @ v. Results are seen as [batch, rows, heads, width].
+ValueId attend(Program& p, const AttentionForm& form, const std::function<ValueId(ValueId)>& f,
+               const char* softmax = "softmax") {
+  const auto split = [&](int64_t rows) {
+    return p.b.permute(p.input({form.batch, rows, form.heads, form.width}, form.dtype), {0, 2, 1, 3});
+  };
+  const auto c = [&](int64_t n) { return p.graph.ctx().constant(n); };
+  const int64_t all = form.batch * form.heads;
+  const ValueId q = p.b.reshape(split(form.rows), {c(all), c(form.rows), c(form.width)});
+  const ValueId k = p.b.permute(p.b.reshape(split(form.keys), {c(all), c(form.keys), c(form.width)}), {0, 2, 1});
+  const ValueId v = p.b.reshape(split(form.keys), {c(all), c(form.keys), c(form.width)});
+  ValueId scores = p.b.reshape(p.b.binary("bmm", q, k), {c(form.batch), c(form.heads), c(form.rows), c(form.keys)});
+  scores = f(p.b.binary("mul", scores, Scalar(0.125)));
+  ValueId shares = p.b.op(softmax, {TensorArg{scores}, Scalar(int64_t{-1}), Arg(DType::kFloat32)});
+  shares = p.b.reshape(p.b.cast(shares, form.dtype), {c(all), c(form.rows), c(form.keys)});
+  const ValueId out =
+      p.b.reshape(p.b.binary("bmm", shares, v), {c(form.batch), c(form.heads), c(form.rows), c(form.width)});
+  return p.b.op("clone", {TensorArg{p.b.permute(out, {0, 2, 1, 3})}, Arg(std::string("contiguous_format"))});
+}
+
+ValueId as_it_is(ValueId scores) { return scores; }
+
+TEST(GpuAttention, TwoProductsAndASoftmaxAreOneKernel) {
+  Program p{kGpu};
+  const Schedule s = schedule_attention(p, {attend(p, {}, as_it_is)});
+  EXPECT_EQ(host_calls(s), 0u);
+  EXPECT_EQ(s.plan.kernels.size(), 1u);
+  const loops::Kernel* kernel = attention_kernel(s);
+  EXPECT_TRUE(kernel != nullptr);
+  if (kernel == nullptr) return;
+  const std::string text = loops::print_kernel(*kernel);
+  EXPECT_EQ(loops::print_kernel(loops::parse_kernel(text)), text);
+  EXPECT_EQ(kernel->buffers.size(), 4u) << text;
+  EXPECT_EQ(loops::tensor_maps(*kernel).size(), 3u);
+}
+
+TEST(GpuAttention, HeadsThatShareKeysAreNotCopied) {
+  Program p{kGpu};
+  const auto c = [&](int64_t n) { return p.graph.ctx().constant(n); };
+  const auto repeated = [&] {
+    const ValueId x = p.input({2, 2, 512, 64}, DType::kFloat16);
+    const ValueId wide =
+        p.b.op("expand", {TensorArg{p.b.unsqueeze(x, 2)}, SymInts{{c(2), c(2), c(4), c(512), c(64)}}, Scalar(false)});
+    return p.b.op("clone", {TensorArg{p.b.reshape(wide, {c(2), c(8), c(512), c(64)})}, Arg(NoneArg{})});
+  };
+  const ValueId q = p.b.reshape(p.input({2, 8, 512, 64}, DType::kFloat16), {c(16), c(512), c(64)});
+  const ValueId k = p.b.reshape(p.b.permute(repeated(), {0, 1, 3, 2}), {c(16), c(64), c(512)});
+  const ValueId v = p.b.reshape(repeated(), {c(16), c(512), c(64)});
+  const ValueId scores = p.b.reshape(p.b.binary("bmm", q, k), {c(2), c(8), c(512), c(512)});
+  const ValueId shares = p.b.op("softmax", {TensorArg{scores}, Scalar(int64_t{-1}), Arg(NoneArg{})});
+  const Schedule s = schedule_attention(p, {p.b.binary("bmm", p.b.reshape(shares, {c(16), c(512), c(512)}), v)});
+  EXPECT_EQ(s.plan.kernels.size(), 1u);
+  EXPECT_EQ(host_calls(s), 0u);
+  EXPECT_TRUE(attention_kernel(s) != nullptr);
+}
+
+TEST(GpuAttention, MasksByPlacesLeaveBlocksOut) {
+  LlvmProvider* llvm = llvm_for_tests();
+  for (const bool causal : {true, false}) {
+    Program p{kGpu};
+    const AttentionForm form{.rows = 4096, .keys = 4096};
+    const auto mask = [&](ValueId x) {
+      const ValueId places =
+          p.b.op("arange.step", {Scalar(int64_t{0}), Scalar(int64_t{4096}), Scalar(int64_t{1}), Arg(NoneArg{}),
+                                 Arg(NoneArg{}), Arg(kGpu), Arg(NoneArg{}), Scalar(false)});
+      const ValueId kept =
+          causal ? p.b.binary("ge", p.b.unsqueeze(places, 1), places) : p.input({form.rows, form.keys}, DType::kBool);
+      return p.b.op("where", {TensorArg{kept}, TensorArg{x}, Scalar(-std::numeric_limits<double>::infinity())});
+    };
+    const Schedule s = schedule_attention(p, {attend(p, form, mask)});
+    const loops::Kernel* kernel = attention_kernel(s);
+    EXPECT_TRUE(kernel != nullptr);
+    if (kernel == nullptr || llvm == nullptr || !has_assembler()) continue;
+    const Assembled made = assemble(*llvm, *kernel);
+    EXPECT_TRUE(made.good) << made.log;
+    EXPECT_FALSE(made.spills()) << made.log;
+    EXPECT_EQ(made.log.find("serial"), std::string::npos) << made.log;
+    EXPECT_EQ(made.ptx.find("vote") != std::string::npos, causal);
+  }
+}
+
+TEST(GpuAttention, ABiasByPlacesIsComputedInTheKernel) {
+  Program p{kGpu};
+  const AttentionForm form{.batch = 4, .heads = 16, .rows = 4096, .keys = 4096, .dtype = DType::kBFloat16};
+  const auto arange = [&](int64_t n) {
+    return p.b.op("arange.step", {Scalar(int64_t{0}), Scalar(n), Scalar(int64_t{1}), Arg(NoneArg{}), Arg(NoneArg{}),
+                                  Arg(kGpu), Arg(NoneArg{}), Scalar(false)});
+  };
+  const auto slopes = [&](ValueId x) {
+    const ValueId i = p.b.unsqueeze(arange(4096), 1), j = arange(4096), h = arange(16);
+    const ValueId slope = p.b.unary("exp2", p.b.binary("mul", p.b.binary("add", h, Scalar(int64_t{1})), Scalar(-0.5)));
+    const ValueId places = p.b.cast(p.b.binary("sub", j, i), DType::kFloat32);
+    const ValueId bias = p.b.binary("mul", places, p.b.unsqueeze(p.b.unsqueeze(slope, 1), 1));
+    return p.b.binary("add", p.b.cast(x, DType::kFloat32), bias);
+  };
+  const Schedule s = schedule_attention(p, {attend(p, form, slopes)});
+  EXPECT_EQ(s.plan.kernels.size(), 2u);  // the slopes, and all else
+  for (const auto& kernel : s.kernels) {
+    for (const loops::BufferArg& buffer : kernel->buffers) EXPECT_LE(buffer.numel.const_value(), 4 * 16 * 4096 * 64);
+  }
+}
+
+TEST(GpuAttention, TheAssemblerKeepsAllInRegisters) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr || !has_assembler()) GTEST_SKIP() << "no LLVM or no ptxas";
+  // What is done with scores decides how many registers are left: nothing, and much.
+  for (const AttentionForm& form : {AttentionForm{2, 4, 4096, 4096, 64, DType::kBFloat16},
+                                    {2, 4, 4096, 4096, 128},
+                                    {2, 4, 4096, 4096, 96},
+                                    {2, 4, 4096, 4096, 256}}) {
+    Program p{kGpu};
+    const Assembled made = assemble(*llvm, *attention_kernel(schedule_attention(p, {attend(p, form, as_it_is)})));
+    EXPECT_TRUE(made.good && !made.spills() && made.log.find("serial") == std::string::npos) << made.log;
+  }
+  for (const AttentionForm& form :
+       {AttentionForm{}, {2, 4, 500, 300, 128, DType::kBFloat16}, {1, 2, 512, 1024, 256}, {1, 2, 512, 1001, 80}}) {
+    Program p{kGpu};
+    const ValueId bias = p.input({form.heads, form.rows, form.keys}, form.dtype);
+    const auto soft_cap = [&](ValueId x) {
+      return p.b.binary("mul", p.b.unary("tanh", p.b.binary("add", x, bias)), Scalar(20.0));
+    };
+    const Schedule s = schedule_attention(p, {attend(p, form, soft_cap)});
+    const loops::Kernel* kernel = attention_kernel(s);
+    EXPECT_TRUE(kernel != nullptr) << form.width;
+    if (kernel == nullptr) continue;
+    const Assembled made = assemble(*llvm, *kernel);
+    EXPECT_TRUE(made.good) << made.log;
+    EXPECT_FALSE(made.spills()) << form.width << made.log;
+    EXPECT_EQ(made.log.find("serial"), std::string::npos) << made.log;
+    EXPECT_EQ(made.log.find("setmaxnreg ignored"), std::string::npos) << made.log;
+  }
+}
+
+}  // namespace
+}  // namespace tatara
