@@ -13,6 +13,7 @@ from typing import Any
 
 LOWER, FLOAT32, PROMOTE, UNKNOWN = "lower", "float32", "promote", "unknown"
 SAME = "same"  # no operand is cast
+HERE = "same of these sizes"
 
 _LOWER = {
     "cpu": """conv1d conv2d conv3d bmm mm linalg_vecdot baddbmm addmm _addmm_activation addbmm linear _convolution matmul
@@ -116,44 +117,129 @@ def policies(device_type: str) -> dict[str, str]:
 
 
 # Of the operators above: what they call does not depend on values, and of sizes only on which are 0, 1 or more.
-_BY_SIZES = frozenset(["einsum", "tensordot", "inner", "linalg_multi_dot", "kron"])
+_BY_SIZES = frozenset(["einsum", "tensordot", "inner", "linalg_multi_dot", "linalg_matrix_power", "kron"])
 _COPIES = frozenset(
     ["_to_copy", "clone", "copy_", "_unsafe_view", "_reshape_alias", "empty", "empty_like", "empty_strided"]
 )
 # Without a kernel for autocast, and with kernels that call no operator in turn, which autocast would see.
 _PLAIN = frozenset(["mul", "sum", "dot", "vdot"])
+_MOST_NUMBERS = 1 << 20  # in all operands of a call that is tried out
 
 
-def inside(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> str:
-    """What autocast does on a CPU to all that an operator made of others casts: LOWER, FLOAT32, SAME, or UNKNOWN.
+def _on_cpu(value: Any, make: Any) -> Any:
+    import torch
+    from torch.utils import _pytree
 
-    The host is asked, with small tensors in place of the operands. Where all that computes is cast alike, the operands may
-    be cast first: views and copies in between give the same values.
+    return _pytree.tree_map(lambda v: make(v) if isinstance(v, torch.Tensor) else v, value)
+
+
+def _casts_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call gives the same bits with autocast on as without, of random numbers. Kernels that call others are seen
+    through, too: what these cast rounds.
     """
+    import torch
+    from torch.utils import _pytree
+
+    generator, count = torch.Generator().manual_seed(0), 0
+
+    def numbers(like: Any) -> Any:
+        nonlocal count
+        count += like.numel()
+        if count > _MOST_NUMBERS:
+            raise NotImplementedError("too big to be tried out")
+        if not (like.is_floating_point() or like.is_complex()):
+            return torch.zeros(like.shape, dtype=like.dtype)
+        return torch.rand(like.shape, dtype=torch.float64, generator=generator).to(like.dtype)
+
+    def same(a: Any, b: Any) -> bool:
+        if not isinstance(a, torch.Tensor):
+            return bool(a == b)
+        alike = a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+        return alike and bool(torch.equal(a.nan_to_num(), b.nan_to_num()))
+
+    try:
+        operands = _on_cpu((args, kwargs), numbers)
+        state = torch.get_rng_state()
+        with torch.no_grad():
+            on = func(*operands[0], **operands[1])
+            with torch.autocast("cpu", enabled=False):
+                off = func(*operands[0], **operands[1])
+        if not torch.equal(state, torch.get_rng_state()):
+            torch.set_rng_state(state)
+            return False
+        pairs = [_pytree.tree_flatten(made)[0] for made in (on, off)]
+        return len(pairs[0]) == len(pairs[1]) and all(map(same, *pairs))
+    except Exception:
+        return False
+
+
+def _calls(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The operators that the host makes of a call on tensors of a CPU, which have no memory."""
     import torch
     from torch.utils import _pytree
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    if name not in _BY_SIZES:
-        return UNKNOWN
-    table, found = policies("cpu"), set[str]()
+    class Part(torch.Tensor):  # type: ignore[misc]
+        """Of a CPU, so that autocast sees it; what computes is another tensor."""
+
+        @staticmethod
+        def __new__(cls, inner: torch.Tensor) -> Any:
+            offset = inner.storage_offset()
+            return torch.Tensor._make_wrapper_subclass(
+                cls, inner.shape, strides=inner.stride(), storage_offset=offset, dtype=inner.dtype, device="cpu"
+            )
+
+        @classmethod
+        def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise NotImplementedError
+
+    inner_of: dict[int, torch.Tensor] = {}
+    part_of: dict[int, Any] = {}
+    alive: list[Any] = []  # so that no identity is taken twice
+    calls: list[Any] = []
+
+    def part(inner: torch.Tensor) -> Any:
+        if id(inner) not in part_of:
+            made = Part(inner)
+            alive.extend((made, inner))
+            part_of[id(inner)], inner_of[id(made)] = made, inner
+        return part_of[id(inner)]
+
+    def inside_of(value: Any) -> Any:
+        return torch.device("meta") if isinstance(value, torch.device) else inner_of.get(id(value), value)
 
     class Watch(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            base = op._schema.name.partition("::")[2]
-            if not op.is_view and base not in _COPIES:
-                found.add(table.get(base, SAME if base in _PLAIN else UNKNOWN))
-            return op(*args, **(kwargs or {}))
+            args, kwargs = _pytree.tree_map(inside_of, (args, kwargs or {}))
+            calls.append(op)
+            return _on_cpu(op(*args, **kwargs), part)
 
-    def small(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        return torch.zeros([min(int(size), 2) for size in value.shape], dtype=value.dtype, device="cpu")
+    def operand(like: Any) -> Any:
+        return part(torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device="meta"))
 
+    args, kwargs = _on_cpu((args, kwargs), operand)
+    with torch.no_grad(), Watch():
+        func(*args, **kwargs)
+    return calls
+
+
+def inside(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> str:
+    """What autocast does on a CPU to all that an operator made of others casts: LOWER, FLOAT32, SAME, HERE, or UNKNOWN.
+
+    The host is asked. Where all that computes inside is cast alike, the operands may be cast first: views and copies in
+    between give the same values.
+    """
+    if _casts_nothing(func, args, kwargs or {}):
+        return SAME if name in _BY_SIZES else HERE
+    if name not in _BY_SIZES:
+        return UNKNOWN
     try:
-        args, kwargs = _pytree.tree_map(small, (args, kwargs or {}))
-        with torch.no_grad(), Watch():
-            func(*args, **kwargs)
+        calls = _calls(func, args, kwargs or {})
     except Exception:
         return UNKNOWN
+    table, found = policies("cpu"), set[str]()
+    for op in calls:
+        base = op._schema.name.partition("::")[2]
+        if not op.is_view and base not in _COPIES:
+            found.add(table.get(base, SAME if base in _PLAIN else UNKNOWN))
     return found.pop() if found in ({LOWER}, {SAME}, {FLOAT32}) else UNKNOWN

@@ -386,12 +386,15 @@ bool TorchTracing::reads_batch(PyObject* args, PyObject* kwargs) const {
 /// What autocast does to all operands of an operator made of others: the host is asked.
 CastPolicy TorchTracing::policy_inside(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   bool many = true;
+  std::vector<Expr> varying;
   ExprContext& ctx = trace_->symbols.ctx();
   const auto look = [&](PyObject* o) -> Ref {
     const int slot = api_.is_plain_tensor(o) ? trace_->tape.find(o) : -1;
     if (slot < 0) return plain_number(o);
     for (const Expr e : trace_->tape.layout(slot).symbolic_sizes) {  // what it calls is decided by which sizes are 1
-      if (!e.is_const()) many = ctx.guard(ctx.lt(ctx.constant(1), e)) && many;
+      if (e.is_const()) continue;
+      varying.push_back(e);
+      many = ctx.guard(ctx.lt(ctx.constant(1), e)) && many;
     }
     return Ref::borrow(o);
   };
@@ -404,10 +407,13 @@ CastPolicy TorchTracing::policy_inside(const TorchFunction& fn, PyObject* func, 
                                : Ref();
   forget_error();
   const std::string text = text_of(word.get());
-  return text == "lower"     ? CastPolicy::kLower
-         : text == "float32" ? CastPolicy::kFloat32
-         : text == "same"    ? CastPolicy::kNone
-                             : CastPolicy::kUnknown;
+  const bool here = text == "same of these sizes";
+  for (size_t i = 0; here && i < varying.size(); ++i) static_cast<void>(ctx.specialize(varying[i]));
+  if (here) trace_->symbols.note_guards();
+  return text == "lower"          ? CastPolicy::kLower
+         : text == "float32"      ? CastPolicy::kFloat32
+         : text == "same" || here ? CastPolicy::kNone
+                                  : CastPolicy::kUnknown;
 }
 
 TorchTracing::Cast TorchTracing::cast_operands(const TorchFunction& fn, PyObject* func, PyObject* args,
