@@ -81,6 +81,11 @@ void check_operands(const Graph& graph, size_t count, const std::vector<bool>& c
   }
 }
 
+/// A call of ATen's whose reverse rule is not that of one call (kByWholeTape): its tangents are.
+bool is_left_to_host(const OpDef& op) {
+  return op.kind == OpKind::kHost && !op.vjp && !op.differentiable_parts && !op.draws() && !is_library_operator(op);
+}
+
 /// Pushes tangents through the nodes of a graph; what it needs is added at the end.
 class Forward {
  public:
@@ -118,7 +123,8 @@ class Forward {
     } else if (!node.op->traits.linear_operands.empty()) {
       results = {applied(node, node.op->traits.linear_operands)};
     } else {
-      results = is_host_differentiated(*node.op) ? by_host(node) : by_reversing_twice(node);
+      const bool host = is_host_differentiated(*node.op) || is_left_to_host(*node.op);
+      results = host ? by_host(node) : by_reversing_twice(node);
     }
     for (size_t i = 0; i < results.size(); ++i) {
       if (!changes[static_cast<size_t>(node.outputs[i])]) continue;

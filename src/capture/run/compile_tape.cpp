@@ -153,6 +153,14 @@ void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api) {
   }
 }
 
+/// Of a tape that may be cut, the end of its last level of torch.func: what is refused of all of it, torch does there. -1: none.
+static int last_step(const Tape& tape) {
+  const std::vector<TapeNode>& nodes = tape.nodes();
+  const auto found =
+      std::find_if(nodes.rbegin(), nodes.rend(), [](const TapeNode& n) { return transform_step(n) != nullptr; });
+  return found == nodes.rend() || !can_split(tape) ? -1 : static_cast<int>(nodes.rend() - found) - 1;
+}
+
 bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api, GrowingGraph& growing) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<Tape::MadeSymbol>& made_symbols = entry.tape->made_symbols();
@@ -181,6 +189,7 @@ bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api,
     // Eager ran these calls: an error is one of ours, and costs the call where it stands.
     if (const auto* refused = dynamic_cast<const Error*>(&error)) {
       entry.report.refused_call = refused->location().call;
+      if (entry.report.refused_call < 0) entry.report.refused_call = last_step(*entry.tape);
       entry.report.several_devices = dynamic_cast<const SeveralDevices*>(refused) != nullptr;
     }
     ++stats().fallbacks;

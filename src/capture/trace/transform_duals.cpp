@@ -185,6 +185,25 @@ void TransformTracing::note_places(Identities& identities) {
   }
 }
 
+/// Of a tangent that no graph gives: torch runs the whole level between two parts (TapeSplitter::find_units), and a run that finds
+/// another tangent is taken back. Nothing where the level is inside of others, or gradients go through it.
+std::optional<GradientLayout> TransformTracing::like_primal(int slot) const {
+  const Tape& tape = trace_->tape;
+  const auto needs_grad = [](const TapeSlot& each) { return each.input && each.requires_grad; };
+  if (own_.open_levels.size() > 1 || owner_.fullgraph ||
+      std::any_of(tape.slots().begin(), tape.slots().end(), needs_grad))
+    return {};
+  const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
+  GradientLayout layout;
+  for (const auto& [from, to] : {std::pair{&info.sizes, &layout.sizes}, {&info.strides, &layout.strides}}) {
+    if (!*from || !PyTuple_Check(from->get())) return {};
+    for (Py_ssize_t d = 0; d < PyTuple_GET_SIZE(from->get()); ++d) {
+      to->push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(from->get(), d)));
+    }
+  }
+  return layout;
+}
+
 /// (primal, tangent or None).
 PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, int number) {
   Trace& t = *trace_;
@@ -205,6 +224,9 @@ PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, in
     try {
       const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
       layouts = t.graph.gradient_layouts(before, api_, node);
+    } catch (const Unsupported& error) {
+      layouts = {like_primal(slot)};
+      if (!layouts[0]) problem = error.message();
     } catch (const Error& error) {
       problem = error.message();
     }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -81,6 +82,7 @@ class TransformTracing final : public TraceFeature {
   PyObject* exit_dual(PyObject* callable);
   PyObject* make_dual(PyObject* callable, PyObject* tensor, PyObject* tangent, int level);
   PyObject* unpack_dual(PyObject* callable, PyObject* tensor, int level);
+  std::optional<GradientLayout> like_primal(int slot) const;
   PyObject* batch_in(PyObject* callable, PyObject* tensor, int dim, int number);
   PyObject* repeated(PyObject* tensor, PyObject* size, int rank);
   PyObject* batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim);

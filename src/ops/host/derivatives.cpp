@@ -433,9 +433,9 @@ bool is_host_differentiated(const OpDef& op) {
 /// Operators of which the derivative by ATen depends on more, or on less, than the whole program's would: gradients that are
 /// constant or absent, and the phase of eigenvectors, which is checked in all cotangents together.
 constexpr const char* kByWholeTape[] = {
-    "addr.host",  "gradient.array",     "gradient.scalararray", "gradient.tensorarrayint",
-    "linalg_eig", "linalg_vander.host", "nanquantile",          "quantile",
-    "vander"};
+    "addr.host",   "gradient.array", "gradient.scalararray", "gradient.tensorarrayint", "lerp.Scalar",
+    "lerp.Tensor", "linalg_eig",     "linalg_vander.host",   "logcumsumexp.host",       "nanquantile",
+    "quantile",    "vander"};
 
 void register_derivatives_host(OpRegistry& r) {
   // Where a family has the operator with a rule of its own, ATen's kernel beside it is meant.

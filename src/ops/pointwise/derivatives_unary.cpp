@@ -227,16 +227,27 @@ void register_derivatives_pointwise(OpRegistry& r) {
       v.give(0, row.rule(gradient(v), operand(v, 0), result(v), v.args()).id);
     };
   }
-  for (const char* name : {"floor",          "ceil",
-                           "trunc",          "round",
-                           "round.decimals", "sign",
-                           "zero",           "bernoulli",
-                           "bernoulli.p",    "native_dropout",
-                           "bernoulli_fill", "uniform_fill",
-                           "normal_fill",    "exponential_fill",
-                           "cauchy_fill",    "log_normal_fill",
-                           "geometric_fill", "random_fill",
-                           "random_fill.to", "random_fill.from"}) {
+  for (const char* name : {"floor",
+                           "ceil",
+                           "trunc",
+                           "round",
+                           "round.decimals",
+                           "sign",
+                           "sgn",
+                           "zero",
+                           "bernoulli",
+                           "bernoulli.p",
+                           "native_dropout",
+                           "bernoulli_fill",
+                           "uniform_fill",
+                           "normal_fill",
+                           "exponential_fill",
+                           "cauchy_fill",
+                           "log_normal_fill",
+                           "geometric_fill",
+                           "random_fill",
+                           "random_fill.to",
+                           "random_fill.from"}) {
     r.amend(name).vjp = [](VjpContext& v) { v.give_zeros(0); };
   }
   r.amend("bernoulli_fill.tensor").vjp = [](VjpContext& v) {
