@@ -95,3 +95,20 @@ def test_gradients(name: str) -> None:
     for shape in SHAPES:
         for x in layouts(torch.randn(shape, dtype=torch.float64)):
             check(torch.func.grad(lambda q: function(q).sin().sum()), x)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (4, 4), (2, 3)])
+def test_views_of_host_results(shape: tuple[int, int]) -> None:
+    """Where the host's kernel lays a result out otherwise than it says beforehand, views of it lie as eager's, too."""
+
+    def function(x: Any) -> Any:
+        u, s, vh = torch.linalg.svd(x, full_matrices=False)
+        return vh.mH, u.T[:1], vh.mH @ u.T * s.sum()
+
+    compiled = tatara.compile(function)
+    for seed in range(3):
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+        got, want = compiled(x), function(x)
+        assert [g.stride() for g in got] == [w.stride() for w in want]
+        for g, w in zip(got, want, strict=True):
+            torch.testing.assert_close(g, w, rtol=1e-4, atol=1e-4)

@@ -66,9 +66,6 @@ Ref ValueTracing::record_unsized(const TorchFunction& fn, PyObject* func, PyObje
   map_structure(args, note);
   if (kwargs != nullptr) map_structure(kwargs, note);
   if (!plain || slots.empty()) return {};
-  const bool needs = api_.grad_enabled() && std::any_of(slots.begin(), slots.end(), [this](int slot) {
-                       return histories().needs_grad(slot) != NeedsGrad::kNo;
-                     });
   const Ref before = generator_states(api_);
   const Ref now = before ? call_now(func, args, kwargs) : Ref();
   const Ref behind = now ? generator_states(api_) : Ref();
@@ -89,9 +86,8 @@ Ref ValueTracing::record_unsized(const TorchFunction& fn, PyObject* func, PyObje
   }
   const Ref device = t.tape.slots()[static_cast<size_t>(slots[0])].device;
   const auto fits = [&](PyObject* result) {
-    const Ref dtype = attr_or_null(result, "dtype"), place = attr_or_null(result, "device");
-    const bool number = is_floating(dtype_of(dtype.get())) || is_complex(dtype_of(dtype.get()));
-    return !(needs && number) && PyObject_RichCompareBool(place.get(), device.get(), Py_EQ) == 1;
+    const Ref place = attr_or_null(result, "device");
+    return PyObject_RichCompareBool(place.get(), device.get(), Py_EQ) == 1;
   };
   if (results.empty() || !std::all_of(results.begin(), results.end(), fits)) return {};
   node.args = on_tape(args);

@@ -71,6 +71,7 @@ void check_gather(const TensorType& self, const TensorType& index, const char* w
   if (!empty && index.dtype != DType::kInt64 && index.dtype != DType::kInt32) {
     throw InvalidArgument(str_cat(what, "(): Expected dtype int64 for index"));
   }
+  if (empty && self.dim() != index.dim()) throw Unsupported(str_cat(what, " at no places of another rank"));
   if (std::max<int64_t>(self.dim(), 1) != std::max<int64_t>(index.dim(), 1)) {
     throw InvalidArgument("Index tensor must have the same number of dimensions as input tensor");
   }

@@ -309,6 +309,7 @@ MetaFn batch_norm_meta(BatchForm form) {
   return [=](MetaContext& m) -> std::vector<TensorType> {
     const TensorType& input = m.tensor(0);
     only_floats(m, input.dtype);
+    if (input.dim() == 1 && is_zero(m.ctx(), input.sizes[0])) throw Unsupported("batch_norm of no elements");
     if (input.dim() < 2) throw InvalidArgument("batch_norm: input must have at least 2 dimensions");
     const bool training = m.boolean(kTraining);
     if (is_zero(m.ctx(), input.numel(m.ctx()))) throw Unsupported("batch_norm of no elements");
