@@ -55,7 +55,7 @@ class Batcher {
     builder_.set_closed(node.closed);
     bool any = false;
     for_each_operand(node, [&](ValueId v) { any = any || values[at(v)].batched; });
-    const bool random = node.op->draws() && !is_library_operator(*node.op);
+    const bool random = node.op->draws() && !is_library_operator(*node.op) && !node.op->of_generator();
     if (random && randomness_ == Randomness::kError) {
       throw Unsupported(str_cat("random operator ", node.op->name, " inside of vmap with randomness=\"error\""));
     }

@@ -40,7 +40,7 @@ _KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], str]] = {
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.mark.parametrize("kind", list(_KINDS))
+@pytest.mark.parametrize("kind", [kind for kind in _KINDS if kind != "conjugate"])  # that one is taken
 @pytest.mark.parametrize("place", ["argument", "list", "attribute"])
 def test_reason(kind: str, place: str) -> None:
     make, f, reason = _KINDS[kind]

@@ -129,6 +129,7 @@ struct ValueGuard::Printer {
     const TensorMeta& meta = guard.metas_[index];
     const SymbolicLayout& layout = guard.dims_[index].layout();
     std::string text = str_cat(": ", class_text(item.type.get()), " ", layout_text(meta, layout.sizes, layout.strides));
+    if (meta.conjugate) text += ", a conjugate view";
     if (guard.check_grad) text += guard.needs_grad_[index] ? ", requires grad" : "";
     if (guard.check_leaf && guard.needs_grad_[index]) text += guard.leaves_[index] ? ", a leaf" : ", no leaf";
     line(name, str_cat(text, "   # input ", objects));

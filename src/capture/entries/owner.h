@@ -56,7 +56,7 @@ struct TraceOwner {
   bool tells_eager = false;
   /// Why the graph broke under torch-function modes of the program: it breaks where they are entered from then on.
   std::string modes_apart;
-  /// Graphs ended in inference mode that their trace had entered: they break where it is entered from then on.
+  /// Graphs ended in inference mode that their trace had entered, or under a quiet guard: they break where it is entered from then on.
   bool inference_apart = false;
   /// Code whose generators were alive where a graph broke: it makes them outside of graphs. To be compared alone.
   std::set<PyObject*> generators_apart;

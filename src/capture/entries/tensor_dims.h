@@ -41,6 +41,12 @@ class TensorDims {
   template <typename Bind>
   bool hold(PyObject* tensor, const TensorMeta& expected, const TorchApi& api, const std::vector<int64_t>& symbols,
             std::string* why, Bind&& bind) const {
+    Ref plain;
+    if (expected.conjugate) {
+      plain = api.beneath(tensor);
+      if (!plain) return tell_kind(why);
+      tensor = plain.get();
+    }
     if (!symbolic()) return api.matches(tensor, expected) || tell(tensor, expected, api, why);
     TensorMeta now;
     if (!api.read_meta(tensor, now)) return tell(tensor, expected, api, why);

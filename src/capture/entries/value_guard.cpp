@@ -298,9 +298,16 @@ struct ValueGuard::Builder {
     }
   }
 
+  /// A lazily conjugated view without a history: what is asked of one that has gradients would be asked of another tensor.
+  bool read_conjugate(PyObject* o, TensorMeta& meta) const {
+    const Ref plain = attribute_is_true(o, "requires_grad") ? Ref() : api.beneath(o);
+    meta.conjugate = plain && api.read_meta(plain.get(), meta);
+    return meta.conjugate;
+  }
+
   void add_tensor(PyObject* o, Item& item) {
     TensorMeta meta;
-    if (!api.is_plain_tensor(o) || !api.read_meta(o, meta)) {
+    if (!api.is_plain_tensor(o) || !(api.read_meta(o, meta) || read_conjugate(o, meta))) {
       if (guard.unsupported_tensor.empty()) guard.unsupported_tensor = api.why_not(o);
       return identity(o, item);
     }

@@ -21,13 +21,33 @@ bool is_made_of(const Tape& tape, int slot, int of) {
   return slot == of;
 }
 
+/// By slot: whether it may be of the memory of this one, where levels of transforms wrap and unwrap what goes through them.
+std::vector<bool> may_be_made_of(const Tape& tape, int of) {
+  std::vector<bool> found(tape.slots().size());
+  found[static_cast<size_t>(of)] = true;
+  for (const TapeNode& node : tape.nodes()) {
+    if (is_operator_call(node) && !may_be_view(tape, node)) continue;
+    bool reads = false;
+    const auto look = [&](int slot) { reads = reads || found[static_cast<size_t>(slot)]; };
+    for_each_slot(node.args.get(), look);
+    for_each_slot(node.kwargs.get(), look);
+    for (const int slot : node.outputs) {
+      if (reads && slot >= 0) found[static_cast<size_t>(slot)] = true;
+    }
+  }
+  return found;
+}
+
 /// Whether the program may see the view, or what it is a view of may change while it is there. `whole`: the tape is, and its
 /// results are known.
 bool is_seen(const TapeConversion& c, const TapeNode& node, int operand, bool whole) {
   const Tape& tape = *c.tape;
   const int view = node.outputs[0];
   const std::vector<int> results = whole ? computed_outputs(tape) : std::vector<int>();
-  const auto shows = [&](int slot) { return is_made_of(tape, slot, view); };
+  const std::vector<bool> through = tape.has_transforms() ? may_be_made_of(tape, view) : std::vector<bool>();
+  const auto shows = [&](int slot) {
+    return through.empty() ? is_made_of(tape, slot, view) : slot >= 0 && through[static_cast<size_t>(slot)];
+  };
   if (std::any_of(results.begin(), results.end(), shows)) return true;
   const int memory = memory_owner(tape, operand), own = memory_owner(tape, view);
   for (const TapeNode& other : tape.nodes()) {
@@ -42,7 +62,8 @@ bool is_seen(const TapeConversion& c, const TapeNode& node, int operand, bool wh
     if (other.kwargs) for_each_slot(other.kwargs.get(), look);
     const bool asks = &other != &node && (other.name == "resolve_conj" || any_operator(other, refuses_conjugates));
     if (reads && asks) return true;
-    if (other.mutates && meets && &other > &node) return true;  // what was written before, the view has
+    if (other.mutates && (meets || !through.empty()) && &other > &node)
+      return true;  // what was written before, the view has
   }
   return false;
 }
@@ -64,7 +85,7 @@ std::optional<ValueId> conjugated_inside(TapeConversion& c, const TapeNode& node
   const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
   if (operand < 0 || c.ref(operand) < 0 || !is_complex(c.fz.type(c.ref(operand)).dtype)) return std::nullopt;
   if (node.name == "resolve_conj" || !any_operator(node, conjugates_lazily)) return std::nullopt;
-  if (node.level != 0 || c.tape->has_transforms() || is_seen(c, node, operand, whole)) return std::nullopt;
+  if (is_seen(c, node, operand, whole)) return std::nullopt;
   GraphBuilder& b = c.builder;
   ValueId value = b.unary("conj_complex", c.fz.read(c.ref(operand)));
   const TensorType wanted = c.slot_type(node.outputs[0]);

@@ -150,7 +150,10 @@ TapeGraph TapeConverter::finish(const PassOptions& passes) {
   }
   for (const size_t at : conjugates_) {
     const TapeNode& node = c_.tape->nodes()[at];
-    if (is_conjugate_seen(c_, node)) throw Unsupported("lazy conjugation runs in eager", node.location);
+    if (!is_conjugate_seen(c_, node)) continue;
+    UserLocation place = node.location;
+    place.call = static_cast<int>(at);
+    throw Unsupported("lazy conjugation runs in eager", place);
   }
   std::vector<TensorRef> wanted;
   std::vector<int> outputs = computed_outputs(*c_.tape);
@@ -160,6 +163,12 @@ TapeGraph TapeConverter::finish(const PassOptions& passes) {
     c_.made.outputs.push_back(slot);
     if (c_.tape->slots()[static_cast<size_t>(slot)].level != 0) {
       throw Unsupported("a tensor of a function transform leaves it");
+    }
+    if (const TapeNode* const maker = c_.tape->maker(slot);
+        maker != nullptr && c_.tape->slots()[static_cast<size_t>(slot)].conjugate) {
+      UserLocation place = maker->location;
+      place.call = static_cast<int>(maker - c_.tape->nodes().data());
+      throw Unsupported("a result that is conjugated lazily", place);
     }
     if (c_.tape->has_transforms()) lay_out(slot);
     wanted.push_back(c_.refs[static_cast<size_t>(slot)]);

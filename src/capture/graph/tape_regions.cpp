@@ -29,6 +29,11 @@ void TapeRegions::check(const RegionMark& end) const {
     const bool older = i < open.versions.size() && open.versions[i] >= 0;
     if (older && now[i] != open.versions[i]) throw Unsupported("a checkpoint writes to a tensor from outside of it");
   }
+  for (size_t n = open.nodes; n < c_.made.graph.num_nodes(); ++n) {
+    if (c_.made.graph.node(static_cast<NodeId>(n)).op->of_generator()) {
+      throw Unsupported("a checkpoint reads or sets the state of random numbers");
+    }
+  }
   if (!end.redraws) return;
   for (size_t n = open.nodes; n < c_.made.graph.num_nodes(); ++n) {
     const Node& node = c_.made.graph.node(static_cast<NodeId>(n));

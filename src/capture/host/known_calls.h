@@ -62,6 +62,7 @@ enum class SpecialCall : uint8_t {
   kIsCompiling,    ///< torch.compiler.is_compiling
   kAsksMode,       ///< handle_torch_function, of functions in Python
   kMakeSubclass,   ///< Tensor._make_subclass, which makes parameters
+  kGeneratorState,  ///< torch.get_rng_state, set_rng_state and manual_seed
 };
 
 /// What a function in C does, as far as a trace is concerned.

@@ -165,6 +165,17 @@ bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
   return true;
 }
 
+Ref TorchApi::beneath(PyObject* tensor) const {
+  if (!is_torch_tensor(tensor) || !is_plain_tensor(tensor)) return {};
+  const ErrorAside aside;
+  const Ref lazy = Ref::steal(PyObject_CallMethod(tensor, "is_conj", nullptr));
+  Ref plain = lazy.get() == Py_True ? Ref::steal(PyObject_CallOneArg(functions.conj.get(), tensor)) : Ref();
+  DlTensor view{};
+  if (plain && !exchange(plain.get(), &view)) plain = Ref();
+  if (!plain) forget_error();
+  return plain;
+}
+
 bool TorchApi::view(PyObject* tensor, TensorRef& out) const {
   if (is_plain_torch(tensor) && TorchNative::get().read(tensor, out)) return true;
   DlTensor view{};

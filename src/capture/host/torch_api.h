@@ -40,12 +40,13 @@ struct TensorMeta {
   uint8_t bits = 0;
   int32_t device_type = 0;
   int32_t device_id = 0;
+  bool conjugate = false;  ///< a lazily conjugated view: all else is of the numbers beneath it
   void* data = nullptr;
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
   bool operator==(const TensorMeta& o) const {
-    return code == o.code && bits == o.bits && device_type == o.device_type && device_id == o.device_id &&
-           sizes == o.sizes && strides == o.strides;
+    return conjugate == o.conjugate && code == o.code && bits == o.bits && device_type == o.device_type &&
+           device_id == o.device_id && sizes == o.sizes && strides == o.strides;
   }
 };
 
@@ -79,7 +80,7 @@ struct TorchAutocast {
 
 /// Functions that are called as they are.
 struct TorchFunctions {
-  Ref to, view_as, swap_impl, empty_strided;
+  Ref to, view_as, swap_impl, empty_strided, conj;
   void load(NeededFromTorch& need, PyObject* torch, PyObject* core);
 };
 
@@ -139,6 +140,8 @@ struct TorchApi {
   /// False (no error set) for tensors that the exchange API refuses, and those whose memory is not their values (the
   /// conjugate and negative bits).
   bool read_meta(PyObject* tensor, TensorMeta& out) const;
+  /// Of a lazily conjugated view: the numbers beneath it, as a view of the same memory. Null (no error set) of any other object.
+  Ref beneath(PyObject* tensor) const;
   /// Same metadata as `expected`? No allocation.
   bool matches(PyObject* tensor, const TensorMeta& expected, void** data = nullptr) const;
   /// A tensor's memory and layout, borrowed while nothing resizes it. False without an error.

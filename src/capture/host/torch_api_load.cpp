@@ -117,6 +117,7 @@ void TorchFunctions::load(NeededFromTorch& need, PyObject* torch, PyObject* core
   view_as = need(tensor.get(), "torch.Tensor", "view_as");
   swap_impl = need(core, "torch._C", "_swap_tensor_impl");
   empty_strided = need(torch, "torch", "empty_strided");
+  conj = need(torch, "torch", "conj");
 }
 
 bool TorchFiles::load(PyObject* torch) {

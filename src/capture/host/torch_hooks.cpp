@@ -310,6 +310,11 @@ void change_generator(const std::function<void(std::span<uint8_t>)>& change) {
   checked(PyObject_CallMethod(generator.get(), "set_state", "O", state.get()), "setting a generator");
 }
 
+void manual_seed(int64_t seed) {
+  const GilGuard gil;
+  checked(PyObject_CallMethod(import_torch().get(), "manual_seed", "L", static_cast<long long>(seed)), "seeding");
+}
+
 BernoulliTrial bernoulli_trial(int skipped, double p) {
   const GilGuard gil;
   const Ref function = function_of(PackageFunction::kBernoulliTrialBytes);
@@ -396,7 +401,8 @@ HostTensor host_tensor_of(PyObject* tensor) {
 
 void install_torch_hooks() {
   set_fused_attention_chooser(choose_fused_attention);
-  set_torch_python_hooks({schema_text, call_operator, memory_pool, change_generator, bernoulli_trial, exact_products});
+  set_torch_python_hooks(
+      {schema_text, call_operator, memory_pool, change_generator, manual_seed, bernoulli_trial, exact_products});
 }
 
 }  // namespace tatara

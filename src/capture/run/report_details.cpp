@@ -209,8 +209,9 @@ void measure_entry(const Entry& entry, const std::vector<PyObject*>& objects, To
   const auto fill = [&] {
     for (size_t i = 0; i < env.size(); ++i) {
       const TapeSlot& slot = entry.tape->slots()[i];
-      if (slot.input)
-        env[i] = slot.guard_index >= 0 ? Ref::borrow(objects[static_cast<size_t>(slot.guard_index)]) : slot.object;
+      if (!slot.input) continue;
+      env[i] = slot.guard_index >= 0 ? Ref::borrow(objects[static_cast<size_t>(slot.guard_index)]) : slot.object;
+      if (slot.conjugate) env[i] = api.beneath(env[i].get());
     }
     for (const int slot : entry.runner->written_slots()) {
       if (slot < 0) return false;

@@ -7,6 +7,7 @@
 #include "capture/host/object_kinds.h"
 #include "capture/tape/node_operators.h"
 #include "capture/tape/tape_print.h"
+#include "capture/tape/view_origins.h"
 #include "support/log.h"
 #include "support/made_once.h"
 #include "support/str_cat.h"
@@ -48,7 +49,7 @@ int slot_of(PyObject* object) {
   return Py_TYPE(object) == slot_type() ? reinterpret_cast<SlotObject*>(object)->slot : -1;
 }
 
-int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
+int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[meta.get()] = index;
@@ -58,6 +59,7 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
   slot.device = std::move(device);
   slot.input = true;
   slot.guard_index = guard_index;
+  slot.conjugate = conjugate;
   const Ref needs = attr_or_null(tensor, "requires_grad");
   slot.requires_grad = needs.get() == Py_True;
   needs_grad_modes_ = needs_grad_modes_ || slot.requires_grad;
@@ -164,8 +166,24 @@ void Tape::take_layout(int at, const Tape& open) {
   forget_error();
 }
 
+/// Whether the registry says of this memory how it lies, and not the host.
+static bool lies_by_rule(const Tape& tape, int slot) {
+  const TapeNode* const maker = tape.maker(memory_owner(tape, slot));
+  const auto rule = [](const OpDef& op) { return op.meta || op.decompose || op.choose; };
+  return maker == nullptr || !is_operator_call(*maker) || any_operator(*maker, +rule);
+}
+
 void Tape::take_layouts(const Tape& open) {
-  for (const int output : outputs_) take_layout(output, open);
+  for (size_t i = 0; i < slots_.size() && i < open.slots().size(); ++i) {
+    const int slot = static_cast<int>(i);
+    if (open.slots()[i].real_strides && !slots_[i].input && !lies_by_rule(*this, slot)) take_layout(slot, open);
+  }
+  for (const int output : outputs_) {
+    TapeSlot& slot = slots_[static_cast<size_t>(output)];
+    const Ref& object = open.slots()[static_cast<size_t>(output)].object;
+    if (!slot.input) slot.conjugate = !slot.number && object && TorchApi::get()->beneath(object.get());
+    if (has_transforms()) take_layout(output, open);
+  }
 }
 
 std::vector<TapeNode> Tape::cut_nodes(size_t first) {
@@ -297,7 +315,7 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   }
   for (size_t i = 0; i < copy->slots_.size(); ++i) {
     const TapeSlot& slot = copy->slots_[i];
-    if (slot.input) copy->fills_.push_back({static_cast<int>(i), slot.guard_index, slot.object.get()});
+    if (slot.input) copy->fills_.push_back({static_cast<int>(i), slot.guard_index, slot.object.get(), slot.conjugate});
   }
   if (open_symbols_ != nullptr && !open_symbols_->empty()) {
     copy->ctx_ = open_symbols_->ctx_ptr();
@@ -529,7 +547,8 @@ void Tape::fill_inputs(const std::vector<PyObject*>& objects, std::vector<Ref>& 
   env.resize(slots_.size());
   for (const Fill& fill : fills_) {
     PyObject* value = fill.guard_index >= 0 ? objects[static_cast<size_t>(fill.guard_index)] : fill.object;
-    env[static_cast<size_t>(fill.slot)] = Ref::borrow(value);
+    Ref given = fill.conjugate ? TorchApi::get()->beneath(value) : Ref::borrow(value);
+    env[static_cast<size_t>(fill.slot)] = given ? std::move(given) : Ref::borrow(Py_None);
   }
 }
 

@@ -46,6 +46,8 @@ struct TapeSlot : SlotLayout {
   bool whole = false;        ///< such a number is an int
   bool parameter = false;    ///< a result of class torch.nn.Parameter
   bool made_before = false;  ///< inputs of a part of a tape: a part before it, or torch between them, makes it
+  bool conjugate =
+      false;  ///< inputs: what lies beneath the object, a lazily conjugated view; results: the first run gave such a view
   bool layout_read = false;  ///< the program has asked how it lies in memory
   int level = 0;  ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
@@ -112,7 +114,7 @@ class Tape {
     const auto found = by_meta_.find(tensor);
     return found == by_meta_.end() ? -1 : found->second;
   }
-  int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index);
+  int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate = false);
   /// With `meta`: a tensor that a call has made for real, and what stands for it.
   int add_placeholder(PyObject* tensor, Ref device, Ref meta = {});
   /// From now on the input comes with each call, as the guarded object `index`.
@@ -296,6 +298,7 @@ class Tape {
   struct Fill {
     int slot, guard_index;
     PyObject* object;
+    bool conjugate;
   };
   std::vector<Fill> fills_;
   std::vector<std::vector<int>> dead_after_;

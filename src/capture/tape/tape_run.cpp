@@ -334,6 +334,14 @@ class Unwanted {
 
 }  // namespace
 
+/// Whether the program's own lazily conjugated view stands for the result while the trace is open.
+static bool gives_conjugate_input(const Tape& tape, const TapeNode& node) {
+  const int slot = node.outputs.size() == 1 ? node.outputs[0] : -1;
+  if (slot < 0 || !tape.slots()[static_cast<size_t>(slot)].real || PyTuple_GET_SIZE(node.args.get()) != 1) return false;
+  const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+  return operand >= 0 && tape.slots()[static_cast<size_t>(operand)].conjugate;
+}
+
 /// `copy` is what the host gives where an operand was expected, since that lies otherwise in memory than its meta kernel said. It
 /// becomes the operand, unless the tape writes to one of them later.
 bool Tape::takes_place(size_t n, size_t slot, PyObject* copy, const TorchApi& api) const {
@@ -378,7 +386,7 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
   for (; ran_.nodes < nodes_.size(); ++ran_.nodes) {
     const TapeNode& node = nodes_[ran_.nodes];
     if (ran_.nodes > first) unwanted.drop_after(ran_.nodes - 1);
-    if (is_numpy_operation(node)) continue;
+    if (is_numpy_operation(node) || gives_conjugate_input(*this, node)) continue;
     if (number_operation(node) != nullptr && ran_.numbers.contains(node.outputs[0])) continue;
     if (stop()) {
       PyErr_SetString(PyExc_RuntimeError, "stopped");

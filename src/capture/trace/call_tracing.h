@@ -67,6 +67,9 @@ class CallTracing final : public TraceFeature {
   /// `with torch.device(...)`, whose device what makes tensors in it is told.
   PyObject* switch_device(const TracedCall& call);
   PyObject* enter_inference_again(const TracedCall& call);
+  /// Guards that switch the dispatcher's modes or torch.func's levels off. Operators of the default generator mean the same under them,
+  /// and so do all others where no level is open.
+  PyObject* switch_dispatch(const TracedCall& call);
   /// Why the graph breaks before a call that enters a guard of torch's (function_modes.cpp); empty: it is none.
   std::string enters_guard(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
   /// Whether the exception that is being handled here is the same in each call: false where it is one of a caller's.

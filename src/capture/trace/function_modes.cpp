@@ -1,5 +1,6 @@
 // What the program does with torch-function modes, with the switches of __torch_function__ and with torch's other guards in a
 // trace: these change what torch's calls mean, or whether capture sees them at all.
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -103,6 +104,39 @@ PyObject* CallTracing::switch_inference(const TracedCall& call) {
     return done;
   });
   return guard;
+}
+
+PyObject* CallTracing::switch_dispatch(const TracedCall& call) {
+  if (!api_.present()) return not_handled();
+  std::vector<Ref>& open = trace_->start.quiet_guards;
+  if (PyType_Check(call.callable)) {
+    const std::string_view name = reinterpret_cast<PyTypeObject*>(call.callable)->tp_name;
+    const bool quiet = name.ends_with("._DisableTorchDispatch") || name.ends_with("._DisableFuncTorch");
+    if (!quiet || call.nargs() + call.keywords() > 0 || owner_.inference_apart || context_.dry_run ||
+        context_.ahead != nullptr || modes().has_programs()) {
+      return not_handled();
+    }
+    const Bypass bypass(bypass_);
+    PyObject* const guard = call.perform();
+    if (guard == nullptr) return nullptr;
+    mark_born(guard);
+    open.push_back(Ref::borrow(guard));
+    trace_->transaction.on_undo([this, held = Ref::borrow(guard)] {
+      const auto left =
+          std::erase_if(trace_->start.quiet_guards, [&held](const Ref& each) { return each.get() == held.get(); });
+      return left == 0 || leave_guard(held.get());
+    });
+    return guard;
+  }
+  if (open.empty()) return not_handled();
+  PyObject* const guard = entered_by(call.callable, call.args, call.nargs());
+  const auto found = std::find_if(open.begin(), open.end(), [guard](const Ref& each) { return each.get() == guard; });
+  if (guard == nullptr || found == open.end()) return not_handled();
+  const bool leaves = call.nargs() >= 3;  // what was raised, or three times None
+  const Bypass bypass(bypass_);
+  PyObject* const result = call.perform();
+  if (leaves && result != nullptr) open.erase(found);
+  return result;
 }
 
 PyObject* CallTracing::switch_device(const TracedCall& call) {

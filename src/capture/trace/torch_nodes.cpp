@@ -1,4 +1,5 @@
 // The node of a torch call on the tape, and results of the types that the registry infers.
+#include "capture/host/inference_mode.h"
 #include "capture/host/known_calls.h"
 #include "capture/tape/node_operators.h"
 #include "capture/trace/history_tracing.h"
@@ -23,6 +24,12 @@ bool gives_sequence(const std::string& name, PyObject* args) {
   const KnownTorch known = known_torch(name);
   PyObject* const first = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : Py_None;
   return known.is(kGivesTuple) || (known.is(kGivesOneForEach) && (PyList_Check(first) || PyTuple_Check(first)));
+}
+
+bool fits_int64(PyObject* number) {
+  int overflow = 0;
+  PyLong_AsLongLongAndOverflow(number, &overflow);
+  return overflow == 0;
 }
 
 /// Whether it is a norm that keeps running statistics, and is asked to update them.
@@ -91,6 +98,67 @@ Ref device_on_gpu(TorchApi& api, const Device& inferred, const Ref& operands) {
 
 }  // namespace
 
+void TorchTracing::begin() {
+  // Functions of tensors' classes may be replaced. A class of its own: any name but that of plain data counts.
+  static PyObject* const any = PyUnicode_InternFromString("__torch_function__");
+  trace_->object_guards.type(reinterpret_cast<PyObject*>(api_.parameter_type), any);
+  take_conjugates();
+}
+
+/// Lazily conjugated views among the arguments: what lies beneath is the input, and the view is the first thing that is made of it.
+void TorchTracing::take_conjugates() {
+  Trace& t = *trace_;
+  const Bypass bypass(bypass_);
+  for (size_t i = 0; i < t.objects.size(); ++i) {
+    PyObject* const view = t.objects[i];
+    const Ref plain = t.tape.find(view) < 0 ? api_.beneath(view) : Ref();
+    if (!plain) continue;
+    const Ref device = attr(view, "device");
+    Ref meta = api_.meta_like(plain.get());
+    Ref twin;
+    {
+      const InferenceMode mode(api_);
+      if (meta) twin = Ref::steal(PyObject_CallOneArg(api_.functions.conj.get(), meta.get()));
+    }
+    forget_error();
+    if (!twin) continue;
+    const int index = static_cast<int>(i);
+    const int base = t.tape.add_input(plain.get(), std::move(meta), device, index, true);
+    const int slot = t.tape.add_placeholder(view, device, std::move(twin));
+    if (const SymbolicLayout* layout = t.guard.layout(index); layout != nullptr) {
+      for (const int each : {base, slot}) t.tape.set_layout(each, layout->sizes, layout->strides);
+    }
+    TapeNode node;
+    node.func = api_.functions.conj;
+    node.name = "conj";
+    node.args = Ref::steal(PyTuple_Pack(1, make_slot_ref(base).get()));
+    node.outputs = {slot};
+    transforms().note_modes(node);
+    node.location = user_location();
+    t.tape.add_node(std::move(node));
+  }
+}
+
+bool TorchTracing::of_generator(std::string_view name) { return name == "manual_seed" || name.ends_with("_rng_state"); }
+
+PyObject* TorchTracing::generator_state(const TracedCall& call) {
+  if (!api_.present() || !PyFunction_Check(call.callable) || call.keywords() > 0 || call.nargs() > 1)
+    return not_handled();
+  PyObject* const given = call.nargs() == 1 ? call.args[0] : nullptr;
+  const Ref name = attr(call.callable, "__name__");
+  const TorchFunction fn{TorchKind::kRecord, text_of(name.get())};
+  const bool seeds = fn.name == "manual_seed", sets = fn.name == "set_rng_state";
+  if ((seeds || sets) != (given != nullptr)) return not_handled();
+  if (seeds && (!PyLong_CheckExact(given) || !fits_int64(given))) return not_handled();
+  if (sets && !(api_.is_torch_tensor(given) && api_.is_plain_tensor(given))) return not_handled();
+  const auto [positional, named] = call.packed();
+  PyObject* const result = record(fn, call.callable, positional.get(), nullptr);
+  if (!seeds || result != Py_None) return result;
+  Py_DECREF(result);
+  const Bypass bypass(bypass_);
+  return attr(api_.torch.get(), "default_generator").release();
+}
+
 TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args,
                                                      const Ref& kwargs, const Ref& device, Ref& result) {
   Trace& t = *trace_;
@@ -122,7 +190,12 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
   }
   bool fresh = false;
   std::vector<Ref> tensors;
+  const bool nothing = of_generator(fn.name) && fn.name != "get_rng_state";
   for (const InferredTensor& each : inferred) {
+    if (nothing) {
+      node.outputs.push_back(-1);
+      continue;
+    }
     if (reshapes && (each.slot < 0 || !reshape(each, node))) return Inferred::kUnknown;
     if (each.slot >= 0) {
       node.outputs.push_back(each.slot);
@@ -145,7 +218,7 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
   }
   const bool sequence = gives_sequence(fn.name, args.get());
   const bool into = kwargs && PyDict_GetItemString(kwargs.get(), "out") != nullptr;
-  if (fn.name == "__setitem__" || (into && sequence)) {  // a list of tensors is filled, and not given back
+  if (nothing || fn.name == "__setitem__" || (into && sequence)) {  // a list of tensors is filled, and not given back
     result = Ref::borrow(Py_None);
   } else if (tensors.size() == 1 && !sequence) {
     result = tensors[0];

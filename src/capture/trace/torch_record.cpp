@@ -209,6 +209,10 @@ std::string TorchTracing::why_unrecorded(const Recording& call) {
   if (problem.empty() && fn.kind == TorchKind::kRecord) {
     problem = transforms().level_problem(fn.name, call.args, call.kwargs);
   }
+  const bool quiet = !trace_->start.quiet_guards.empty() && !transforms().open_levels().empty();
+  if (problem.empty() && fn.kind == TorchKind::kRecord && quiet && !of_generator(fn.name)) {
+    problem = "a call where the levels of a transform are switched off";
+  }
   if (problem.empty() && fn.kind == TorchKind::kRecord && numpy().keeps_apart()) {
     problem = "a torch call after NumPy calls";
   }

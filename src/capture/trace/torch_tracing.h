@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capture/host/autocast.h"
@@ -20,6 +21,8 @@ class TorchTracing final : public TraceFeature {
   /// Whether the body of a function of torch's in Python runs, which a mode is asked about.
   bool in_python_function() const { return !python_functions_.empty(); }
 
+  /// A trace has begun.
+  void begin();
   PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* group_tensors(PyObject* const* args, Py_ssize_t nargs);
   PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
@@ -32,6 +35,8 @@ class TorchTracing final : public TraceFeature {
   /// A function in Python under a default device, which torch would take off meanwhile: asked by ours alone.
   PyObject* ask_mode(const TracedCall& call);
   PyObject* make_parameter(const TracedCall& call);
+  /// torch.get_rng_state and torch.set_rng_state, in Python, as one call of the tape each.
+  PyObject* generator_state(const TracedCall& call);
   /// torch.autograd.Variable of a tensor: what detach() gives, as a leaf.
   static bool is_legacy_variable(PyObject* callable);
   PyObject* make_variable(const TracedCall& call);
@@ -80,6 +85,9 @@ class TorchTracing final : public TraceFeature {
   PyObject* array_of_tensor(PyObject* tensor, PyObject* options, PyObject* copy, bool without_history);
   bool arrays_keep_history();
   int ask_flag(PyObject* tensor, const char* name);
+  /// Whether it is a call of generator_state(), which means the same in all levels of transforms.
+  static bool of_generator(std::string_view name);
+  void take_conjugates();
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
 
   std::vector<PyObject*> python_functions_;  // of torch, whose bodies run at present

@@ -89,6 +89,9 @@ struct Trace : YoungObjects {
     std::vector<Ref> locals, stack;
     Ref exception;  // that was being handled
     InferenceRegion inference_mode;
+    /// Guards of torch's under which a graph is what it is without them, innermost last (CallTracing::switch_dispatch).
+    std::vector<Ref> quiet_guards;
+    bool in_guards() const { return inference_mode.inside || !inference_mode.inner.empty() || !quiet_guards.empty(); }
   };
   Start start;
 
@@ -103,7 +106,7 @@ struct Trace : YoungObjects {
     Ref handled;  // the exception that is being handled there
     size_t nodes = 0;
     size_t facts = 0, checks = 0, effects = 0, born = 0;
-    bool grad = false, inference = false;  // that mode was entered in the trace and is on
+    bool grad = false, inference = false;  // that mode, or a quiet guard, was entered in the trace and is on
     size_t levels = 0;
   };
   Snapshot snap;

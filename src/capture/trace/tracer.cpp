@@ -551,11 +551,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   trace->start.code = reinterpret_cast<PyObject*>(f.code());
   context_.trace = std::move(trace);
   ends().begin_transaction();
-  if (api_.present()) {
-    // Functions of tensors' classes may be replaced. A class of its own: any name but that of plain data counts.
-    static PyObject* const any = PyUnicode_InternFromString("__torch_function__");
-    trace_->object_guards.type(reinterpret_cast<PyObject*>(api_.parameter_type), any);
-  }
+  if (api_.present()) torch().begin();
   const std::vector<PyObject*> arguments = trace_->start.of_call ? roots_ : std::vector<PyObject*>();
   for (int i = 0; i < f.local_count(); ++i) trace_->start.locals.push_back(Ref::borrow(f.local(i)));
   for (int i = 0; i < f.stack_depth(); ++i) trace_->start.stack.push_back(Ref::borrow(f.stack()[i]));
@@ -591,7 +587,7 @@ bool TraceEnds::snapshot(Frame& f) {
   ++bypass_;
   t.snap.grad = api_.grad_enabled();
   t.snap.levels = transforms().open();
-  t.snap.inference = t.start.inference_mode.inside || !t.start.inference_mode.inner.empty();
+  t.snap.inference = t.start.in_guards();
   --bypass_;
   t.mutated = false;
   return true;

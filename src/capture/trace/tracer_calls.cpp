@@ -114,6 +114,7 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
     case SpecialCall::kUpdateScaler: return torch().update_scaler(call);
     case SpecialCall::kScaledStep: return torch().scaled_step(call);
     case SpecialCall::kStandIn: return torch().stand_in(f, call);
+    case SpecialCall::kGeneratorState: return torch().generator_state(call);
     case SpecialCall::kAsksMode: return torch().ask_mode(call);
     case SpecialCall::kMakeSubclass: return torch().make_parameter(call);
     case SpecialCall::kIsCompiling: {
@@ -163,6 +164,7 @@ PyObject* CallTracing::call_by_operands(const TracedCall& call) {
     return lifetimes().break_for_good(life) ? not_handled() : nullptr;
   }
   if (PyObject* const switched = switch_inference(call); switched != not_handled()) return switched;
+  if (PyObject* const switched = switch_dispatch(call); switched != not_handled()) return switched;
   if (PyObject* const switched = switch_device(call); switched != not_handled()) return switched;
   const std::string guard = enters_guard(call.callable, call.args, call.nargs());
   return guard.empty() || graph_break(guard) ? not_handled() : nullptr;

@@ -163,7 +163,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   }
   if (!ok) undo_later_writes();
   const bool ran = ok;
-  if (ok && entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
+  if (ok && entry->tape) entry->tape->take_layouts(t.tape);
   cut_ = cut_ || error_postponed();
   const bool prepared = ok && !cut_ && prepare_entry(*entry, true);
   --bypass_;
@@ -444,7 +444,7 @@ bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   const bool ran = prepared && (compiled_first && !cut_ ? run_compiled(f, *entry) : run_tape());
   cut_ = cut_ || error_postponed();
   if (ran && !compiled_first && !cut_) {
-    if (entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
+    if (entry->tape) entry->tape->take_layouts(t.tape);
     prepared = prepare_entry(*entry, true) || cut_;
   }
   if (ran && compiled_first && !cut_ && !entry->runner->compiled() && entry->end != Entry::End::kEager) {

@@ -231,6 +231,8 @@ struct OpDef {
   bool nondeterministic = false;
   /// Whether it draws random numbers.
   bool draws() const { return nondeterministic || kind == OpKind::kRandom; }
+  /// It reads or sets the generator's state, which all examples of a batch share, whatever vmap is told of random numbers.
+  bool of_generator() const { return nondeterministic && kind == OpKind::kHost && host_name.starts_with("tatara::"); }
   /// Some values of the operands are an error (an index out of bounds): the program's call runs though nobody needs its results.
   bool checks_values = false;
   /// It stops where a condition that the program has asked for falls otherwise than in the trace.

@@ -150,6 +150,8 @@ struct TorchPythonHooks {
   std::function<void(PoolAction action, int device, std::pair<int64_t, int64_t>& pool)> pool;
   /// Hands over the state of the default CPU generator, to be changed in place.
   std::function<void(const std::function<void(std::span<uint8_t> state)>& change)> change_generator;
+  /// torch.manual_seed, which is of all devices.
+  std::function<void(int64_t seed)> manual_seed;
   std::function<BernoulliTrial(int skipped, double p)> bernoulli_trial;
   /// Whether float32 products on GPUs may round as float32 alone does (torch.backends.cuda.matmul.fp32_precision).
   std::function<bool()> exact_products;

@@ -75,6 +75,29 @@ class Drawing {
 
   TensorView view(const HostTensor& tensor) const { return host_.view(tensor); }
 
+  /// Into bytes that a run gives.
+  void read_state(const HostTensor& into) const {
+    const TensorView kept = host_.view(into);
+    torch_python_hooks().change_generator([&kept](std::span<uint8_t> state) {
+      const std::span<uint8_t> bytes = bytes_of(kept);
+      check_size(state, bytes.size());
+      std::copy(state.begin(), state.end(), bytes.begin());
+    });
+  }
+
+  void set_state(const HostTensor& from) const {
+    const TensorView given = host_.view(from);
+    torch_python_hooks().change_generator([&given](std::span<uint8_t> state) {
+      const std::span<uint8_t> bytes = bytes_of(given);
+      check_size(state, bytes.size());
+      std::copy(bytes.begin(), bytes.end(), state.begin());
+    });
+  }
+
+  static std::span<uint8_t> bytes_of(const TensorView& view) {
+    return {static_cast<uint8_t*>(view.data), static_cast<size_t>(view.sizes.at(0))};
+  }
+
  private:
   static double number_of(const HostValue& value) {
     return value.kind == HostValue::Kind::kDouble ? value.number : static_cast<double>(value.integer);
@@ -86,8 +109,12 @@ class Drawing {
     return count;
   }
 
+  static void check_size(std::span<uint8_t> state, size_t size) {
+    if (state.size() != size) throw Unsupported("the host's generator has a state of another size");
+  }
+
   static void exchange_states(std::span<uint8_t> now, std::vector<uint8_t>& other) {
-    if (now.size() != other.size()) throw Unsupported("the host's generator has a state of another size");
+    check_size(now, other.size());
     std::swap_ranges(now.begin(), now.end(), other.begin());
   }
 
@@ -125,10 +152,6 @@ class Drawing {
   HostOps& host_;
 };
 
-std::span<uint8_t> bytes_of(const TensorView& view) {
-  return {static_cast<uint8_t*>(view.data), static_cast<size_t>(view.sizes.at(0))};
-}
-
 using Kind = HostValue::Kind;
 
 std::string unlike(std::span<const HostKind> args, size_t results, std::initializer_list<Kind> wanted) {
@@ -155,12 +178,7 @@ class BernoulliKept final : public HostOp {
  public:
   explicit BernoulliKept(HostOps& host) : drawing_(host) {}
   std::vector<HostTensor> call(std::span<const HostValue> args) const override {
-    const TensorView kept = drawing_.view(args[4].tensor);
-    torch_python_hooks().change_generator([&](std::span<uint8_t> state) {
-      const std::span<uint8_t> bytes = bytes_of(kept);
-      if (state.size() != bytes.size()) throw Unsupported("the host's generator has a state of another size");
-      std::copy(state.begin(), state.end(), bytes.begin());
-    });
+    drawing_.read_state(args[4].tensor);
     drawing_.draw(args[3].tensor, args[1], args[2].dtype);
     return {};
   }
@@ -176,7 +194,7 @@ class BernoulliAgain final : public HostOp {
  public:
   explicit BernoulliAgain(HostOps& host) : drawing_(host) {}
   std::vector<HostTensor> call(std::span<const HostValue> args) const override {
-    drawing_.draw_again(bytes_of(drawing_.view(args[0].tensor)), args[4].tensor, args[2], args[3].dtype);
+    drawing_.draw_again(Drawing::bytes_of(drawing_.view(args[0].tensor)), args[4].tensor, args[2], args[3].dtype);
     return {};
   }
   std::string objection(std::span<const HostKind> args, size_t results) const override {
@@ -187,8 +205,58 @@ class BernoulliAgain final : public HostOp {
   Drawing drawing_;
 };
 
+class GeneratorState final : public HostOp {
+ public:
+  explicit GeneratorState(HostOps& host) : drawing_(host) {}
+  std::vector<HostTensor> call(std::span<const HostValue> args) const override {
+    drawing_.read_state(args[0].tensor);
+    return {};
+  }
+  std::string objection(std::span<const HostKind> args, size_t results) const override {
+    return unlike(args, results, {Kind::kTensor});
+  }
+
+ private:
+  Drawing drawing_;
+};
+
+class SetGeneratorState final : public HostOp {
+ public:
+  explicit SetGeneratorState(HostOps& host) : drawing_(host) {}
+  std::vector<HostTensor> call(std::span<const HostValue> args) const override {
+    drawing_.set_state(args[0].tensor);
+    Drawing::bytes_of(drawing_.view(args[1].tensor))[0] = 0;
+    return {};
+  }
+  std::string objection(std::span<const HostKind> args, size_t results) const override {
+    return unlike(args, results, {Kind::kTensor, Kind::kTensor});
+  }
+
+ private:
+  Drawing drawing_;
+};
+
+class ManualSeed final : public HostOp {
+ public:
+  explicit ManualSeed(HostOps& host) : drawing_(host) {}
+  std::vector<HostTensor> call(std::span<const HostValue> args) const override {
+    torch_python_hooks().manual_seed(args[0].integer);
+    Drawing::bytes_of(drawing_.view(args[1].tensor))[0] = 0;
+    return {};
+  }
+  std::string objection(std::span<const HostKind> args, size_t results) const override {
+    return unlike(args, results, {Kind::kInt, Kind::kTensor});
+  }
+
+ private:
+  Drawing drawing_;
+};
+
 }  // namespace
 
+std::unique_ptr<HostOp> make_manual_seed(HostOps& host) { return std::make_unique<ManualSeed>(host); }
+std::unique_ptr<HostOp> make_generator_state(HostOps& host) { return std::make_unique<GeneratorState>(host); }
+std::unique_ptr<HostOp> make_set_generator_state(HostOps& host) { return std::make_unique<SetGeneratorState>(host); }
 std::unique_ptr<HostOp> make_bernoulli(HostOps& host) { return std::make_unique<BernoulliOut>(host); }
 std::unique_ptr<HostOp> make_bernoulli_kept(HostOps& host) { return std::make_unique<BernoulliKept>(host); }
 std::unique_ptr<HostOp> make_bernoulli_again(HostOps& host) { return std::make_unique<BernoulliAgain>(host); }

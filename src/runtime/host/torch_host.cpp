@@ -176,6 +176,9 @@ class TorchHostOps final : public HostOps {
     if (out && op == "tatara::bernoulli") return make_bernoulli(*this);
     if (out && op == "tatara::bernoulli_kept") return make_bernoulli_kept(*this);
     if (out && op == "tatara::bernoulli_again") return make_bernoulli_again(*this);
+    if (out && op == "tatara::get_rng_state") return make_generator_state(*this);
+    if (out && op == "tatara::manual_seed") return make_manual_seed(*this);
+    if (out && op == "tatara::set_rng_state") return make_set_generator_state(*this);
     std::unique_ptr<HostOp> dispatched = make_dispatched(op, overload);
     return out ? make_matrix_op(api_, op, std::move(dispatched)) : std::move(dispatched);
   }
