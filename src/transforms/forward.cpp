@@ -83,6 +83,8 @@ void check_operands(const Graph& graph, size_t count, const std::vector<bool>& c
 
 /// A call of ATen's whose reverse rule is not that of one call (kByWholeTape): its tangents are.
 bool is_left_to_host(const OpDef& op) {
+  const std::vector<int>& aliases = op.schema.output_alias;
+  if (std::any_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; })) return false;
   return op.kind == OpKind::kHost && !op.vjp && !op.differentiable_parts && !op.draws() && !is_library_operator(op);
 }
 
