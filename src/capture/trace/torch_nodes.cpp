@@ -139,18 +139,24 @@ void TorchTracing::take_conjugates() {
   }
 }
 
-bool TorchTracing::of_generator(std::string_view name) { return name == "manual_seed" || name.ends_with("_rng_state"); }
+bool TorchTracing::of_generator(const std::string& name) {
+  const OpDef* const op = OpRegistry::global().find(name);
+  return op != nullptr && op->of_generator();
+}
 
 PyObject* TorchTracing::generator_state(const TracedCall& call) {
-  if (!api_.present() || !PyFunction_Check(call.callable) || call.keywords() > 0 || call.nargs() > 1)
-    return not_handled();
-  PyObject* const given = call.nargs() == 1 ? call.args[0] : nullptr;
+  if (!api_.present() || !PyFunction_Check(call.callable) || call.keywords() > 0) return not_handled();
   const Ref name = attr(call.callable, "__name__");
   const TorchFunction fn{TorchKind::kRecord, text_of(name.get())};
-  const bool seeds = fn.name == "manual_seed", sets = fn.name == "set_rng_state";
-  if ((seeds || sets) != (given != nullptr)) return not_handled();
-  if (seeds && (!PyLong_CheckExact(given) || !fits_int64(given))) return not_handled();
-  if (sets && !(api_.is_torch_tensor(given) && api_.is_plain_tensor(given))) return not_handled();
+  if (!of_generator(fn.name)) return not_handled();
+  const std::vector<ArgSpec>& wanted = OpRegistry::global().find(fn.name)->schema.args;
+  if (static_cast<size_t>(call.nargs()) != wanted.size()) return not_handled();
+  const bool seeds = !wanted.empty() && wanted[0].type == ArgType::kInt;
+  for (PyObject* const given : call.operands()) {
+    const bool fits = seeds ? PyLong_CheckExact(given) && fits_int64(given)
+                            : api_.is_torch_tensor(given) && api_.is_plain_tensor(given);
+    if (!fits) return not_handled();
+  }
   const auto [positional, named] = call.packed();
   PyObject* const result = record(fn, call.callable, positional.get(), nullptr);
   if (!seeds || result != Py_None) return result;
@@ -190,7 +196,7 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
   }
   bool fresh = false;
   std::vector<Ref> tensors;
-  const bool nothing = of_generator(fn.name) && fn.name != "get_rng_state";
+  const bool nothing = of_generator(fn.name) && PyTuple_GET_SIZE(args.get()) > 0;  // a state that is set
   for (const InferredTensor& each : inferred) {
     if (nothing) {
       node.outputs.push_back(-1);

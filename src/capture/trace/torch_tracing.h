@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "capture/host/autocast.h"
@@ -86,7 +85,7 @@ class TorchTracing final : public TraceFeature {
   bool arrays_keep_history();
   int ask_flag(PyObject* tensor, const char* name);
   /// Whether it is a call of generator_state(), which means the same in all levels of transforms.
-  static bool of_generator(std::string_view name);
+  static bool of_generator(const std::string& name);
   void take_conjugates();
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
 
