@@ -153,12 +153,14 @@ void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api) {
   }
 }
 
-/// Of a tape that may be cut, the end of its last level of torch.func: what is refused of all of it, torch does there. -1: none.
+/// Of a tape that may be cut, the end of its last level of torch.func: what is refused of all of it, torch does there. -1: none, or the
+/// tape writes, so that what shares memory with what would be seen.
 static int last_step(const Tape& tape) {
   const std::vector<TapeNode>& nodes = tape.nodes();
-  const auto found =
-      std::find_if(nodes.rbegin(), nodes.rend(), [](const TapeNode& n) { return transform_step(n) != nullptr; });
-  return found == nodes.rend() || !can_split(tape) ? -1 : static_cast<int>(nodes.rend() - found) - 1;
+  if (!can_split(tape) || std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& node) { return node.mutates; }))
+    return -1;
+  const auto is_step = [](const TapeNode& node) { return transform_step(node) != nullptr; };
+  return static_cast<int>(nodes.rend() - std::find_if(nodes.rbegin(), nodes.rend(), is_step)) - 1;
 }
 
 bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api, GrowingGraph& growing) {
