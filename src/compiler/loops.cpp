@@ -71,7 +71,7 @@ class LoopCompiler {
     for (GraphOutput& output : body_.outputs()) {
       const TensorType type = body_.type(output.value);
       const std::vector<Expr> strides = contiguous_strides(body_.ctx(), type.sizes);
-      if (type.strides == strides) continue;
+      if (type.strides == strides && !is_part(output.value)) continue;
       output.value = builder.op("relayout", {TensorArg{output.value}, SymInts{strides}});
     }
     CompileResult compiled = compile_graph(body_, options);
@@ -117,6 +117,16 @@ class LoopCompiler {
     body_.set_type(v, type);
   }
 
+  /// Of a larger tensor, all of which would be written to the row.
+  bool is_part(ValueId v) const {
+    const int64_t own = elements(body_.type(v).sizes);
+    for (const Node* node = body_.producer(v); node != nullptr && node->op->kind == OpKind::kView;
+         node = body_.producer(v)) {
+      v = std::get<TensorArg>(node->args[0]).value;
+    }
+    return elements(body_.type(v).sizes) != own;
+  }
+
   /// Results of the step have the sizes that turns write to.
   void check_results() const {
     std::vector<const BufferRef*> outs;
@@ -150,6 +160,7 @@ class LoopCompiler {
       const bool whole = !output.ref.offset.valid() || output.ref.offset.is_const(0);
       require(whole && constants(output.ref.strides) == constants(contiguous_strides(*inner.ctx, output.ref.sizes)),
               "a result of a turn that is a part");
+      require(elements(buffer.sizes) == elements(output.ref.sizes), "a result of a turn in a larger memory");
       result.buffer = buffer.index;
       for (const LoopPlan::Result& other : made_.results) {
         require(other.buffer != result.buffer, "two results of a turn in one memory");
