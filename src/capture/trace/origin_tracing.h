@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -33,7 +34,11 @@ class OriginTracing final : public TraceFeature {
   void pin(PyObject* object);
   void note_identities(Identities& identities);
   void adopt(PyObject* made);
+  void adopt_part(PyObject* part) {
+    if (Py_REFCNT(part) == 1 && !born(part)) adopt(part);
+  }
   void adopt_parts(PyObject* container);
+  void adopt_added(PyObject* container, std::string_view method);
   void outlives(PyObject* object);
   bool find_weak(PyObject* reference);
   bool find_mro(PyObject* tuple);

@@ -180,9 +180,14 @@ void OriginTracing::outlives(PyObject* object) {
 
 /// Code in C has filled it: what it alone holds now was made for it.
 void OriginTracing::adopt_parts(PyObject* container) {
-  for (PyObject* part : referents(container)) {
-    if (Py_REFCNT(part) == 1 && !born(part)) adopt(part);
-  }
+  for (PyObject* part : referents(container)) adopt_part(part);
+}
+
+/// A call has added to it. By append(): the item, and the one before, which that call's own operands held.
+void OriginTracing::adopt_added(PyObject* container, std::string_view method) {
+  if (!PyList_CheckExact(container) || method != "append") return adopt_parts(container);
+  const auto parts = std::span(PySequence_Fast_ITEMS(container), static_cast<size_t>(PyList_GET_SIZE(container)));
+  for (PyObject* part : parts.last(std::min<size_t>(parts.size(), 2))) adopt_part(part);
 }
 
 /// Code in C has made this and given it away: nobody else holds it. The same holds of what it alone holds.

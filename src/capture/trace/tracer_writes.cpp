@@ -580,7 +580,7 @@ PyObject* WriteTracing::call_mutator(Frame& f, PyObject* callable, const CallPla
   if (born(plan.target) && !api_.is_tensor(plan.target)) {
     if (!touch(plan.target)) return nullptr;
     PyObject* done = perform();
-    if (done != nullptr && tracing()) origins().adopt_parts(plan.target);
+    if (done != nullptr && tracing()) origins().adopt_added(plan.target, plan.name);
     return done;
   }
   // super().__init__() and the like on the object that is being made.
