@@ -197,7 +197,107 @@ void unshare_outputs(Graph& graph) {
   }
 }
 
+/// The operands of a pass for gradients.
+enum : size_t { kRoots, kCotangents, kVariables, kHistories = 4 };
+
+/// Finds the nodes that a pass, the last node, asks about: those that decide its roots and that variables decide. `needed`: what
+/// they and the pass read.
+class AskedNodes {
+ public:
+  explicit AskedNodes(const Graph& graph)
+      : graph_(graph), asked_(graph.num_nodes(), false), needed_(graph.num_values(), false) {
+    std::vector<bool> decided(graph.num_values(), false);
+    const Node& pass = graph.nodes().back();
+    for (const ValueId v : list(pass, kVariables)) decided[static_cast<size_t>(v)] = true;
+    for (size_t n = 0; n + 1 < graph.num_nodes(); ++n) {
+      const Node& node = graph.node(static_cast<NodeId>(n));
+      bool any = false;
+      for_each_operand(node, [&](ValueId v) { any = any || (v != kNoValue && decided[static_cast<size_t>(v)]); });
+      asked_[n] = any;
+      for (const ValueId v : node.outputs) decided[static_cast<size_t>(v)] = any || decided[static_cast<size_t>(v)];
+    }
+    for (const size_t arg : {size_t{kRoots}, size_t{kCotangents}, size_t{kVariables}}) {
+      for (const ValueId v : list(pass, arg)) need(v);
+    }
+    for (size_t n = graph.num_nodes() - 1; n-- > 0;) {
+      const Node& node = graph.node(static_cast<NodeId>(n));
+      asked_[n] = asked_[n] && std::any_of(node.outputs.begin(), node.outputs.end(),
+                                           [this](ValueId v) { return needed_[static_cast<size_t>(v)]; });
+      if (asked_[n]) for_each_operand(node, [this](ValueId v) { need(v); });
+    }
+  }
+
+  static const std::vector<ValueId>& list(const Node& pass, size_t arg) {
+    return std::get<TensorList>(pass.args[arg]).values;
+  }
+  bool has_pass() const {
+    for (size_t n = 0; n + 1 < graph_.num_nodes(); ++n) {
+      if (asked_[n] && closes(graph_.node(static_cast<NodeId>(n)))) return true;
+    }
+    return false;
+  }
+
+  /// With the other values as inputs.
+  Graph alone() const {
+    const Node& pass = graph_.nodes().back();
+    const std::vector<bool> has = values_with_history(graph_, list(pass, kHistories));
+    Graph to(graph_.ctx_ptr());
+    std::vector<ValueId> map(graph_.num_values(), kNoValue), starts;
+    for (size_t v = 0; v < map.size(); ++v) {
+      const NodeId made = graph_.value(static_cast<ValueId>(v)).producer;
+      if (!needed_[v] || (made >= 0 && asked_[static_cast<size_t>(made)])) continue;
+      map[v] = to.add_input(graph_.type(static_cast<ValueId>(v)), {});
+      if (has[v]) starts.push_back(map[v]);
+    }
+    const auto now = [&map](ValueId v) { return v == kNoValue ? v : map[static_cast<size_t>(v)]; };
+    const auto add = [&](const Node& node, std::vector<Arg> args) {
+      std::vector<TensorType> types;
+      for (const ValueId v : node.outputs) types.push_back(graph_.type(v));
+      const NodeId id = to.add_node(node.op, std::move(args), std::move(types), node.location);
+      to.node(id).take_marks(node);
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        map[static_cast<size_t>(node.outputs[i])] = to.node(id).outputs[i];
+      }
+    };
+    for (size_t n = 0; n + 1 < graph_.num_nodes(); ++n) {
+      const Node& node = graph_.node(static_cast<NodeId>(n));
+      if (asked_[n]) add(node, with_operands(node.args, now));
+    }
+    for (const ValueId v : list(pass, kHistories)) {
+      if (now(v) != kNoValue && to.producer(now(v)) != nullptr) starts.push_back(now(v));
+    }
+    std::vector<Arg> args = pass.args;
+    args[kHistories] = TensorList{};
+    args = with_operands(args, now);
+    args[kHistories] = TensorList{std::move(starts)};
+    add(pass, std::move(args));
+    for (const ValueId v : pass.outputs) to.add_output(now(v));
+    return to;
+  }
+
+ private:
+  void need(ValueId v) {
+    if (v != kNoValue) needed_[static_cast<size_t>(v)] = true;
+  }
+
+  const Graph& graph_;
+  std::vector<bool> asked_, needed_;
+};
+
 }  // namespace
+
+std::vector<std::optional<GradientFound>> last_pass(const Graph& graph) {
+  std::vector<std::optional<GradientFound>> found;
+  if (is_gradients(graph.nodes().back())) {
+    const AskedNodes asked(graph);
+    if (!asked.has_pass()) {
+      static_cast<void>(expand_transforms(asked.alone(), {}, &found));
+      return found;
+    }
+  }
+  static_cast<void>(expand_transforms(graph, {}, &found));
+  return found;
+}
 
 ValueId copied(GraphBuilder& builder, ValueId value) {
   std::vector<Expr> strides = ops::dense_strides(builder.ctx(), builder.type(value));

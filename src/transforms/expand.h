@@ -16,6 +16,10 @@ namespace tatara {
 Graph expand_transforms(const Graph& graph, const PassOptions& options = {},
                         std::vector<std::optional<GradientFound>>* found = nullptr);
 
+/// What the last node, a pass, gives per variable or root. The passes before it are written out only where it asks about what they
+/// give: a loop that takes gradients in each turn would write all of them out in each.
+std::vector<std::optional<GradientFound>> last_pass(const Graph& graph);
+
 /// A tensor with memory of its own, laid out as the value is.
 ValueId copied(GraphBuilder& builder, ValueId value);
 /// What a value is of what is below its views, of a copy of that: it shares no memory with anything.

@@ -206,8 +206,7 @@ std::vector<std::optional<GradientLayout>> TapeConverter::probe(const TapeNode& 
     results = history_->gradients(pass, std::move(types));
   }
   for (const ValueId value : results) graph.add_output(value);
-  std::vector<std::optional<GradientFound>> found;
-  static_cast<void>(expand_transforms(graph, {}, &found));
+  const std::vector<std::optional<GradientFound>> found = last_pass(graph);
   graph.outputs().clear();
   graph.truncate_nodes(nodes);
   awaits_pass_ = graph.ctx().guards().size() != guards;
