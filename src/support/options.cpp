@@ -184,6 +184,7 @@ const std::vector<OptionInfo>& option_table() {
                       "own_products",
                       "read_parts",
                       "rematerialize",
+                      "join_writes",
                       "roll_loops",
                       "short_reductions",
                       "sum_parts",

@@ -1,6 +1,7 @@
 #include "transforms/loop_stretch.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <unordered_map>
 
@@ -23,6 +24,18 @@ std::optional<int64_t> integer_of(const Arg& arg) {
   return e != nullptr && e->is_const() ? std::optional(e->const_value()) : std::nullopt;
 }
 
+std::optional<double> number_of(const Arg& arg) {
+  const auto* scalar = std::get_if<Scalar>(&arg);
+  if (scalar == nullptr) return std::nullopt;
+  if (const auto* real = std::get_if<double>(scalar)) return *real;
+  constexpr int64_t kExact = int64_t{1} << 24;
+  const auto* whole = std::get_if<int64_t>(scalar);
+  if (whole == nullptr || *whole > kExact || *whole < -kExact) return std::nullopt;
+  return static_cast<double>(*whole);
+}
+
+bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
+
 bool is_slice(const Node& node) {
   static const OpDef* const slice = &OpRegistry::global().get("slice");
   return node.op == slice;
@@ -39,6 +52,8 @@ bool all_constant(const TensorType& type) {
 
 /// Hashes of nodes without their operands, and of a part's place: equal where nodes may be those of two turns.
 class NodeKinds {
+  static constexpr uint64_t kNumber = 0x9E3779B97F4A7C15U;
+
  public:
   explicit NodeKinds(const Graph& graph) : graph_(graph) {}
 
@@ -50,7 +65,10 @@ class NodeKinds {
     const std::optional<PartRead> part = reads_part(node) ? part_read(graph_, node) : std::nullopt;
     if (part)
       return hash_combine(hash_combine(h, static_cast<uint64_t>(part->dim)), static_cast<uint64_t>(part->width));
-    for (const Arg& arg : node.args) h = hash_combine(h, of(arg));
+    const int varying = turn_number(graph_, node);
+    for (size_t i = 0; i < node.args.size(); ++i) {
+      h = static_cast<int>(i) == varying ? hash_combine(h, kNumber) : hash_combine(h, of(node.args[i]));
+    }
     return h;
   }
 
@@ -197,6 +215,7 @@ class Describer {
     s_.stays.clear();
     s_.operands.assign(s_.period, {});
     s_.part.assign(s_.period, -1);
+    s_.number.assign(s_.period, -1);
   }
 
   size_t number(size_t place, size_t turn) const { return s_.first + turn * s_.period + place; }
@@ -215,10 +234,23 @@ class Describer {
     for (size_t place = 0; place < s_.period; ++place) {
       if (scanned_node(place)) continue;
       fine = same_part(place) && fine;
+      find_number(place);
       const size_t count = table_.count(number(place, 0));
       for (size_t slot = 0; slot < count; ++slot) fine = operand(place, slot) && fine;
     }
     return fine;
+  }
+
+  /// Numbers that change with the turn are a table.
+  void find_number(size_t place) {
+    const auto node = [&](size_t turn) -> const Node& { return graph_.node(static_cast<NodeId>(number(place, turn))); };
+    const int arg = turn_number(graph_, node(0));
+    if (arg < 0) return;
+    std::vector<double> numbers;
+    for (size_t t = 0; t < s_.turns; ++t) numbers.push_back(*number_of(node(t).args[static_cast<size_t>(arg)]));
+    if (std::all_of(numbers.begin(), numbers.end(), [&](double n) { return same_bits(n, numbers[0]); })) return;
+    s_.number[place] = static_cast<int>(s_.scans.size());
+    s_.scans.push_back({kNoValue, LoopScan{}, nullptr, std::move(numbers), graph_.type(node(0).outputs[0]).dtype});
   }
 
   ValueId at(size_t place, size_t slot, size_t turn) const { return table_.get(number(place, turn), slot); }
@@ -274,7 +306,7 @@ class Describer {
                         other.step == scan.step && other.width == scan.width;
       if (same) return static_cast<int>(i);
     }
-    s_.scans.push_back({here->source, scan, graph_.value(value(mid)).type});
+    s_.scans.push_back({here->source, scan, graph_.value(value(mid)).type, {}, {}});
     return static_cast<int>(s_.scans.size()) - 1;
   }
 
@@ -389,6 +421,18 @@ std::optional<PartRead> part_read(const Graph& graph, const Node& node) {
   part.width = width.const_value();
   if (part.start < 0 || part.start + part.width > size.const_value()) return std::nullopt;
   return part;
+}
+
+int turn_number(const Graph& graph, const Node& node) {
+  if (node.op->kind != OpKind::kPointwise || node.args.size() < 2 || node.outputs.size() != 1) return -1;
+  const ArgSpec& spec = node.op->schema.args[1];
+  if (spec.type != ArgType::kTensorOrScalar || spec.name != "other" || !number_of(node.args[1])) return -1;
+  const auto* operand = std::get_if<TensorArg>(&node.args[0]);
+  if (operand == nullptr || operand->value == kNoValue) return -1;
+  const DType dtype = graph.type(node.outputs[0]).dtype;
+  const TensorType& type = graph.type(operand->value);
+  const bool fits = (dtype == DType::kFloat32 || dtype == DType::kFloat64) && type.dtype == dtype;
+  return fits && !type.is_wrapped_number ? 1 : -1;
 }
 
 std::optional<PartRead> part_of(const Graph& graph, ValueId v) {

@@ -29,6 +29,8 @@ struct PartRead {
 std::optional<PartRead> part_of(const Graph& graph, ValueId v);
 /// The same of a node that makes it.
 std::optional<PartRead> part_read(const Graph& graph, const Node& node);
+/// Which argument of the node is a number that may be another one in each turn, on floats of its type; -1: none is.
+int turn_number(const Graph& graph, const Node& node);
 
 /// A run of turns, and what the operands of a turn's nodes are.
 struct LoopStretch {
@@ -41,9 +43,11 @@ struct LoopStretch {
     auto operator<=>(const Carry&) const = default;
   };
   struct Scan {
-    ValueId source = kNoValue;
+    ValueId source = kNoValue;  // none: `numbers`, one per turn, as tensors of one element
     LoopScan scan;
     const TensorType* type = nullptr;
+    std::vector<double> numbers;
+    DType dtype = DType::kFloat32;
   };
   struct Operand {
     enum class Kind : uint8_t { kTurn, kCarry, kScan, kStays } kind = Kind::kTurn;
@@ -55,6 +59,7 @@ struct LoopStretch {
   std::vector<ValueId> stays;
   std::vector<std::vector<Operand>> operands;  // per place, in the order of for_each_operand
   std::vector<int> part;                       // per place: the scan that the node reads; -1: it is none
+  std::vector<int> number;  // per place: the scan that the node's number is; -1: it is the same in all turns
 
   size_t end() const { return first + period * turns; }
   bool holds(const Graph& graph, ValueId v) const {

@@ -17,6 +17,7 @@ const std::vector<PassInfo>& all_passes() {
     return std::vector<PassInfo>{
         {"expand_transforms", Phase::kCapture, "gradients, tangents and batches inside of the graph written out"},
         {"expand_batches", Phase::kCapture, "one batch of it"},
+        {"join_writes", Phase::kCapture, "the rows that a loop writes to a tensor as one stack, on CPUs"},
         {"roll_loops", Phase::kCapture, "equal turns of loops as one node, on CPUs"},
         {"differentiable_form", Phase::kTraining, "operators without derivatives written out where gradients flow"},
         {"generator_states", Phase::kTraining, "masks that checkpoints draw again keep the state that they came from"},

@@ -177,7 +177,8 @@ class LoopRoller {
     std::vector<ValueId> operands;
     for (const LoopStretch::Carry& carry : s_.carries) operands.push_back(now(carry.inits.front()));
     for (const LoopStretch::Scan& scan : s_.scans) {
-      operands.push_back(now(scan.source));
+      operands.push_back(scan.source == kNoValue ? add_number_table(builder_, scan.numbers, scan.dtype)
+                                                 : now(scan.source));
       form.scans.push_back(scan.scan);
     }
     for (const ValueId v : s_.stays) operands.push_back(now(v));
@@ -212,7 +213,11 @@ class LoopRoller {
       const Node& node = model(carry.value.place);
       carried.push_back(body.add_input(graph_.type(node.outputs[static_cast<size_t>(carry.value.output)])));
     }
-    for (const LoopStretch::Scan& scan : s_.scans) scanned.push_back(body.add_input(*scan.type));
+    for (const LoopStretch::Scan& scan : s_.scans) {
+      TensorType one;
+      one.dtype = scan.dtype;
+      scanned.push_back(body.add_input(scan.type == nullptr ? one : *scan.type));
+    }
     for (const ValueId v : s_.stays) stays.push_back(body.add_input(graph_.type(v)));
     const std::vector<bool> needed = needed_places(stacks);
     std::vector<std::vector<ValueId>> made(s_.period);
@@ -234,7 +239,11 @@ class LoopRoller {
       const Node& node = model(place);
       std::vector<TensorType> types;
       for (const ValueId v : node.outputs) types.push_back(graph_.type(v));
-      const NodeId id = body.add_node(node.op, with_operands(node.args, operand), std::move(types), node.location);
+      std::vector<Arg> args = with_operands(node.args, operand);
+      if (const int number = s_.number[place]; number >= 0) {
+        args[static_cast<size_t>(turn_number(graph_, node))] = TensorArg{scanned[static_cast<size_t>(number)]};
+      }
+      const NodeId id = body.add_node(node.op, std::move(args), std::move(types), node.location);
       made[place] = body.node(id).outputs;
     }
     for (const LoopStretch::Carry& carry : s_.carries) {
@@ -312,18 +321,20 @@ class LoopRoller {
     for (size_t i = 0; i < node.outputs.size(); ++i) set(node.outputs[i], to_.node(id).outputs[i]);
   }
 
-  /// How many items of the list from `at` on are rows of one stack, one after the other.
+  /// How many items of the list from `at` on are rows of one stack, one after the other, forwards or backwards.
   size_t rows_from(const std::vector<ValueId>& list, size_t at) const {
     if (list[at] == kNoValue || !s_.holds(graph_, list[at])) return 0;
     const TurnValue value = s_.place_of(graph_, list[at]);
     if (!rows_.contains(value)) return 0;
-    const size_t turn = s_.turn_of(graph_, list[at]);
-    size_t count = 0;
-    while (at + count < list.size() && s_.holds(graph_, list[at + count]) &&
-           s_.place_of(graph_, list[at + count]) == value && s_.turn_of(graph_, list[at + count]) == turn + count) {
-      ++count;
-    }
+    const auto turn = static_cast<int64_t>(s_.turn_of(graph_, list[at]));
+    const int64_t step = is_row(list, at + 1, value, turn - 1) ? -1 : 1;
+    size_t count = 1;
+    while (is_row(list, at + count, value, turn + step * static_cast<int64_t>(count))) ++count;
     return count;
+  }
+  bool is_row(const std::vector<ValueId>& list, size_t at, const TurnValue& value, int64_t turn) const {
+    if (at >= list.size() || list[at] == kNoValue || !s_.holds(graph_, list[at])) return false;
+    return s_.place_of(graph_, list[at]) == value && static_cast<int64_t>(s_.turn_of(graph_, list[at])) == turn;
   }
 
   /// The items of cat() with a new dimension each, as of stack(): what they are without it. kNoValue: it is no such item.
@@ -356,7 +367,7 @@ class LoopRoller {
       size_t count = rows_from(rows, i);
       for (size_t k = 0; k < count; ++k) count = thin[i + k] == thin[i] ? count : k;
       if (count >= kFewestRows && graph_.type(rows[i]).dtype == type.dtype) {
-        parts.push_back(rows_along(rows[i], count, dim, thin[i]));
+        parts.push_back(rows_along(rows[i], rows[i + 1], count, dim, thin[i]));
         i += count;
         any = true;
         continue;
@@ -376,15 +387,18 @@ class LoopRoller {
     return true;
   }
 
-  ValueId rows_along(ValueId first, size_t count, int64_t dim, bool stacks) {
+  ValueId rows_along(ValueId first, ValueId second, size_t count, int64_t dim, bool stacks) {
     const Rows& rows = rows_.at(s_.place_of(graph_, first));
-    const auto turn = static_cast<int64_t>(s_.turn_of(graph_, first));
+    const bool backwards = s_.turn_of(graph_, second) < s_.turn_of(graph_, first);
+    auto turn = static_cast<int64_t>(s_.turn_of(graph_, first));
+    if (backwards) turn -= static_cast<int64_t>(count) - 1;
     ExprContext& ctx = to_.ctx();
     const int64_t begin = rows.first + turn, end = begin + static_cast<int64_t>(count);
     ValueId part = rows.value;
     if (begin != 0 || builder_.type(part).sizes[0].const_value() != end) {
       part = builder_.slice(part, 0, ctx.constant(begin), ctx.constant(end), ctx.constant(1));
     }
+    if (backwards) part = builder_.op("flip", {TensorArg{part}, SymInts{{ctx.constant(0)}}});
     std::vector<int64_t> order;
     for (int64_t d = 1; d < builder_.type(part).dim(); ++d) order.push_back(d);
     order.insert(order.begin() + dim, 0);
@@ -430,7 +444,9 @@ bool parts_apart(const LoopStretch& stretch) {
 Graph roll_loops(const Graph& graph, bool training, const PassOptions& options,
                  std::vector<std::pair<int, int>>* calls) {
   return run_pass("roll_loops", graph, options, [&](const Graph& g) {
-    Graph now = g;
+    // Gradients of rows, too, are writes to a tensor, where they are part of the graph.
+    Graph now = join_writes(training ? g : sum_parts(g, options), options);
+    bool any = false;
     std::vector<NodeRange> closed;
     for (int tries = 0; tries < kMostTries; ++tries) {
       std::string why_not;
@@ -447,8 +463,9 @@ Graph roll_loops(const Graph& graph, bool training, const PassOptions& options,
       if (calls != nullptr) calls->push_back(calls_of(now, *stretch));
       closed.clear();
       now = std::move(next);
+      any = true;
     }
-    return now.num_nodes() < g.num_nodes() ? eliminate_dead_code(now, options) : now;
+    return any ? eliminate_dead_code(now, options) : g;
   });
 }
 

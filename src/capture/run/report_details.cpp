@@ -123,6 +123,7 @@ Ref kernel_dict(const PlanKernel& kernel) {
 std::string_view host_reason(const HostCall& call, const Graph* graph) {
   constexpr std::string_view kNoLowering = "no lowering is written for it: it runs by its host kernel";
   if (is_loop_call(call)) return "a loop, whose turns are runs of a plan of its own";
+  if (is_table_call(call)) return "the numbers of a loop's turns";
   if (graph == nullptr || call.node < 0) return "runs by its host kernel";
   const OpDef& op = *graph->node(call.node).op;
   switch (op.kind) {

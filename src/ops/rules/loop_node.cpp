@@ -287,6 +287,14 @@ std::vector<ValueId> add_loop(GraphBuilder& builder, const LoopForm& form, std::
                            std::move(types));
 }
 
+ValueId add_number_table(GraphBuilder& builder, const std::vector<double>& numbers, DType dtype) {
+  TensorType type;
+  type.dtype = dtype;
+  type.sizes = {builder.ctx().constant(static_cast<int64_t>(numbers.size()))};
+  type.strides = contiguous_strides(builder.ctx(), type.sizes);
+  return builder.host_call(OpRegistry::global().get("table"), {numbers}, {std::move(type)})[0];
+}
+
 void register_loops(OpRegistry& r) {
   OpDef def;
   def.name = "loop";
@@ -297,6 +305,15 @@ void register_loops(OpRegistry& r) {
   def.has_out = false;
   def.vjp = loop_rule;
   r.add(std::move(def));
+  OpDef table;
+  table.name = "table";
+  table.kind = OpKind::kHost;
+  table.schema_text = "(float[] numbers) -> Tensor";
+  table.host_name = kTableCall;
+  table.host_overload = "out";
+  table.has_out = false;
+  table.not_differentiable = true;
+  r.add(std::move(table));
 }
 
 }  // namespace tatara

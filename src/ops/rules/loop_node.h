@@ -71,6 +71,8 @@ bool is_loop(const OpDef& op);
 /// The body is parsed anew, in the given context.
 LoopForm read_loop(std::span<const Arg> args, const std::shared_ptr<ExprContext>& ctx);
 const std::vector<ValueId>& loop_operands(const Node& node);
+/// A tensor of these numbers, which turns read one of each.
+ValueId add_number_table(GraphBuilder& builder, const std::vector<double>& numbers, DType dtype);
 std::vector<ValueId> add_loop(GraphBuilder& builder, const LoopForm& form, std::vector<ValueId> operands);
 /// A graph's text without what strings of graphs may not have; and back.
 std::string loop_text(const Graph& body);
@@ -78,5 +80,6 @@ Graph parse_loop_text(std::string_view text, const std::shared_ptr<ExprContext>&
 
 /// The host's name of the operator.
 inline constexpr std::string_view kLoopCall = "tatara::loop";
+inline constexpr std::string_view kTableCall = "tatara::table";
 
 }  // namespace tatara

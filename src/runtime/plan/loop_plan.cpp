@@ -93,6 +93,21 @@ class LoopMemory {
 
 bool is_loop_call(const HostCall& call) { return call.op == "tatara::loop"; }
 
+bool is_table_call(const HostCall& call) { return call.op == "tatara::table"; }
+
+void run_table(const HostCall& call, const HostState& state, const RunContext& context) {
+  const auto& numbers = std::get<std::vector<double>>(call.args.at(0));
+  const TensorOperand& result = state.tensors.at(0);
+  std::byte* to = static_cast<std::byte*>(context.data[static_cast<size_t>(result.buffer)]) + result.offset;
+  if (result.view.dtype == DType::kFloat64) {
+    std::memcpy(to, numbers.data(), numbers.size() * sizeof(double));
+    return;
+  }
+  if (result.view.dtype != DType::kFloat32) throw InternalError("a table of another type");
+  std::transform(numbers.begin(), numbers.end(), reinterpret_cast<float*>(to),
+                 [](double number) { return static_cast<float>(number); });
+}
+
 void run_loop(const LoopPlan& plan, const HostCall& call, HostState& state, RunContext& context, HostOps& host) {
   const LoopMemory memory(plan, call, state, context);
   const size_t carries = plan.history.size(), scans = plan.scans.size();

@@ -30,6 +30,9 @@ struct LoopPlan {
 };
 
 bool is_loop_call(const HostCall& call);
+/// A step that writes numbers of the program to memory, for loops.
+bool is_table_call(const HostCall& call);
+void run_table(const HostCall& call, const HostState& state, const RunContext& context);
 /// The step: `state` has its operands, followed by its results.
 void run_loop(const LoopPlan& plan, const HostCall& call, HostState& state, RunContext& context, HostOps& host);
 

@@ -95,11 +95,11 @@ void PlanPrograms::prepare_step(const PlanStep& step, HostOps* host) {
     const auto& call = std::get<HostCall>(step);
     has_host_calls = true;
     if (host == nullptr) throw Unsupported("operator " + call.op + " needs the host's kernels, which are not there");
-    prepared.op = is_loop_call(call) ? nullptr : host->find(call.op, call.overload);
+    const bool own = is_loop_call(call) || is_table_call(call);
+    prepared.op = own ? nullptr : host->find(call.op, call.overload);
     prepared.users = is_users_operator(call.op);
     prepared.keeps = calls_users_code(call.op);
-    if (prepared.op == nullptr && !is_loop_call(call))
-      throw Unsupported("the host has no operator " + call.op + "." + call.overload);
+    if (prepared.op == nullptr && !own) throw Unsupported("the host has no operator " + call.op + "." + call.overload);
     for (const BufferRef& ref : call.tensors) {
       prepared.tensors.push_back({programs(ref.sizes), programs(ref.strides), program(ref.offset)});
     }

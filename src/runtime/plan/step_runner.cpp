@@ -273,6 +273,10 @@ void StepRunner::call_host(const HostCall& call, const StepPrograms& step, HostS
     run_loop(*step.loop, call, state, context, *host_);
     return;
   }
+  if (step.op == nullptr) {
+    run_table(call, state, context);
+    return;
+  }
   fill_tensors(call, step.keeps, state, context);
   const bool watched = step.users && programs_.gpu < 0 && !std::exchange(state.looked, true);
   std::vector<HostTensor> results = watched ? call_once_watched(call, step, state) : step.op->call(state.values);
