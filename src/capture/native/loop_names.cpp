@@ -505,6 +505,23 @@ Value LoopReader::call_with_keywords(const Value& callable, std::vector<Value> a
   return along_axis(object->get(), arguments[0], whole->value.const_value());
 }
 
+/// What an array of as many rows or elements is unpacked to, the first one on top.
+void LoopReader::push_rows(const GridRef& grid, int count) {
+  if (grid->extents.empty() || !grid->extents[0].is_const(count)) throw Unsupported("the items of a value");
+  const GridRef source = grid->view ? grid : materialise(grid);
+  for (int64_t n = count; n-- > 0;) push(get_item(source, Whole{builder_->constant(n), {n, n}}));
+}
+
+/// A step whose sign varies: the kernel stops where it is none forwards.
+Whole LoopReader::forwards(const Whole& step) {
+  if (step.value.is_const()) throw Unsupported("a range that does not move");
+  constexpr int64_t kLongest = int64_t{1} << 32;
+  const Expr before = builder_->ctx().sub(step.value, builder_->constant(1));
+  const Number number{builder_->index(before, DType::kInt64), DType::kInt64, Strength::kWeak};
+  const Whole bounded = bounded_int(number, builder_->constant(kLongest), false);
+  return {builder_->ctx().add(bounded.value, builder_->constant(1)), {1, kLongest}};
+}
+
 Value LoopReader::call(const Value& callable, std::vector<Value> arguments) {
   if (const auto* bound = std::get_if<Method>(&callable)) return method(*bound, arguments);
   const auto* object = std::get_if<Ref>(&callable);
@@ -520,8 +537,7 @@ Value LoopReader::call(const Value& callable, std::vector<Value> arguments) {
     Range range{whole(0), whole(1), one};
     if (arguments.size() == 3) {
       range.step = whole(2);
-      if (range.step.range.lo <= 0 && range.step.range.hi >= 0)
-        throw Unsupported("a range with a step whose sign varies");
+      if (range.step.range.lo <= 0 && range.step.range.hi >= 0) range.step = forwards(range.step);
     }
     return range;
   }

@@ -297,6 +297,10 @@ bool LoopReader::step_value(const Instruction& i) {
     case UNARY_INVERT: push(inverted(pop())); return true;
     case UNPACK_SEQUENCE: {
       const Value unpacked = pop();
+      if (const auto* grid = std::get_if<GridRef>(&unpacked)) {
+        push_rows(*grid, i.oparg);
+        return true;
+      }
       const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&unpacked);
       if (tuple == nullptr || static_cast<int>((*tuple)->items.size()) != i.oparg)
         throw Unsupported("the items of a value");

@@ -147,6 +147,8 @@ class LoopReader final : private LoopOperations {
   Value load_global(PyObject* name);
   Value load_attribute(const Value& owner, PyObject* name);
   Value constant_of(PyObject* object);
+  void push_rows(const GridRef& grid, int count);
+  Whole forwards(const Whole& step);
   Value call(const Value& callable, std::vector<Value> arguments);
   Value call_with_keywords(const Value& callable, std::vector<Value> arguments, PyObject* names);
 

@@ -148,7 +148,11 @@ Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arg
       const Expr extent = (*grid)->extents[0];
       return Whole{extent, range_of(extent)};
     }
-    if ((name == "max" || name == "min") && count == 2) return extremum(name == "max", arguments[0], arguments[1]);
+    if ((name == "max" || name == "min") && count >= 2) {
+      Value best = arguments[0];
+      for (size_t i = 1; i < count; ++i) best = extremum(name == "max", best, arguments[i]);
+      return best;
+    }
   }
   throw Unsupported(str_cat("a call of ", name.empty() ? "an object" : name));
 }
