@@ -198,6 +198,10 @@ sanitize-gpu: build
 bench-scaling: build
 	$(PY) bench/scaling.py $(ARGS)
 
+# Loops of tensors, by the number of turns.
+bench-loops: build
+	$(PY) bench/loop_programs.py $(ARGS)
+
 bench-calls: build
 	$(PY) bench/calls.py
 
