@@ -73,7 +73,7 @@ TEST(SmallMatrices, NvidiasAssemblerTakesThem) {
     for (const int64_t n : {2, 4}) {
       Program p{kGpu};
       const Schedule s = schedule_of(p, operators_on(p, n, dtype));
-      EXPECT_EQ(calls_of(s), 0u);
+      EXPECT_EQ(calls_of(s), is_complex(dtype) ? 1u : 0u);  // pivots of complex numbers
       for (const auto& kernel : s.kernels) {
         // A thread a matrix.
         const std::string text = loops::print_kernel(*kernel);

@@ -36,12 +36,14 @@ bool is_small(ExprContext& ctx, const TensorType& type, Errors errors) {
   return type.device.kind == DeviceKind::kCpu || (type.device.kind == DeviceKind::kCuda && errors == Errors::kNone);
 }
 
-/// The same where pivots are looked for. For complex128 the library computes them in a wider type than kernels have, and that of GPUs
-/// finds other pivots of complex numbers.
+/// The same where pivots are looked for. For complex128 the library computes them in a wider type than kernels have.
 bool is_factored(ExprContext& ctx, const TensorType& type, Errors errors) {
-  if (type.dtype == DType::kComplex128 || (is_complex(type.dtype) && type.device.kind == DeviceKind::kCuda))
-    return false;
-  return is_small(ctx, type, errors);
+  return type.dtype != DType::kComplex128 && is_small(ctx, type, errors);
+}
+
+/// The same where pivots are results: the library of GPUs finds others of complex numbers.
+bool gives_pivots(ExprContext& ctx, const TensorType& type, Errors errors) {
+  return is_factored(ctx, type, errors) && !(is_complex(type.dtype) && type.device.kind == DeviceKind::kCuda);
 }
 
 ValueId turned(GraphBuilder& b, ValueId x) {
@@ -199,7 +201,7 @@ Values logdet_parts(GraphBuilder& b, std::span<const Arg> arguments) {
 /// (A, pivot)
 Values lu_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  if (!is_factored(b.ctx(), args.type(0), Errors::kRaised) || !args.flag(1)) return {};
+  if (!gives_pivots(b.ctx(), args.type(0), Errors::kRaised) || !args.flag(1)) return {};
   return b.op_multi("small_lu", {arguments[0], bool_arg(true)});
 }
 
@@ -207,7 +209,7 @@ Values lu_parts(GraphBuilder& b, std::span<const Arg> arguments) {
 Values lu_ex_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   const bool checked = args.flag(2);
-  if (!is_factored(b.ctx(), args.type(0), checked ? Errors::kRaised : Errors::kNone) || !args.flag(1)) return {};
+  if (!gives_pivots(b.ctx(), args.type(0), checked ? Errors::kRaised : Errors::kNone) || !args.flag(1)) return {};
   Values results = b.op_multi("small_lu", {arguments[0], bool_arg(checked)});
   results.push_back(b.op("small_singular_at", {arguments[0], bool_arg(checked)}));
   return results;
