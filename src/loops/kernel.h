@@ -352,6 +352,9 @@ struct Attention {
   ScalarId result;
   bool zero = false;  // what a row gets whose scores are all -infinity: zeros, else no numbers
   std::unique_ptr<For> each, done;
+  /// A buffer of bools that says which blocks of keys are needed, at an index by the number of the block. -1: there is none.
+  int table = -1;
+  Expr table_index, table_block;
 };
 
 using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose, Sort, Product, Attention>;

@@ -465,7 +465,15 @@ class Parser {
     result.result = typed(part(" of "));
     result.queries = side("] and ");
     result.keys = side("] and ");
-    result.values = side("] row ");
+    result.values = side("]");
+    if (take(text, " where b")) {
+      result.table = static_cast<int>(integer(part("[")));
+      const std::string_view index = part("] of "), block = part(" in ");
+      result.table_block = kernel_.ctx->loop_symbol(block, expr(part(" row ")));
+      result.table_index = expr(index);
+    } else if (!take(text, " row ")) {
+      fail("malformed attention");
+    }
     const std::string_view name = part(" in ");
     result.rows = expr(part(" {"));
     result.row = kernel_.ctx->loop_symbol(name, result.rows);

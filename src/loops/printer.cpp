@@ -265,6 +265,10 @@ class Printer {
     side(" of ", a.queries);
     side(" and ", a.keys);
     side(" and ", a.values);
+    if (a.table >= 0) {
+      out_ += str_cat(" where b", a.table, "[", a.table_index.str(), "] of ", a.table_block.str(), " in ",
+                      (a.keys.rows + a.block - 1) / a.block);
+    }
     out_ += str_cat(" row ", a.row.str(), " in ", a.rows.str(), " {\n");
     for (const For* each : {a.each.get(), a.done.get()}) {
       indent(depth + 1);
@@ -424,6 +428,7 @@ class Verifier {
                      a.queries.width == a.keys.width && a.keys.rows == a.values.rows && a.queries.width <= 256 &&
                      a.values.width <= 256,
                  "tiles of an attention in ", kernel_.name);
+    if (a.table >= 0) buffer(a.table);
     define(a.product);
     loop(*a.each, false, in_vector);
     use(a.score);

@@ -73,7 +73,7 @@ class AttentionEmitter {
     const AttentionLayout layout = AttentionLayout::of_width(attention.queries.width, attention.values.width);
     attention.extent = layout.rows;
     attention.block = layout.keys;
-    attention.zero = std::get<bool>(std::get<Scalar>(node_.node().args[2]));
+    attention.zero = std::get<bool>(std::get<Scalar>(node_.node().args[3]));
     attention.row = at[2];
     attention.rows = sizes[2];
     NestPlan plan;
@@ -85,7 +85,9 @@ class AttentionEmitter {
     const Expr tile = s_.pooled_symbol(tiles, kTileSymbol);
     plan.outer.push_back({tile, tiles, LoopKind::kParallel, tile, Expr()});
     // Later rows have more to do where masks are causal: they come first.
-    attention.first = s_.simplify((tiles - ctx().constant(1) - tile) * extent);
+    const Expr place = s_.simplify(tiles - ctx().constant(1) - tile);
+    attention.first = s_.simplify(place * extent);
+    if (node_.operands.size() > 2) add_table(attention, {at[0], at[1], place});
     for (const LoopSpec& loop : plan.outer) nest_.open_loop(loop.var, loop.extent, loop.kind);
     nest_.location = &node_.node().location;
     nest_.fused(scores_);
@@ -112,7 +114,7 @@ class AttentionEmitter {
   }
 
  private:
-  static constexpr size_t kTileSymbol = 900, kKeySymbol = 901;  // of the pool: no dim's
+  static constexpr size_t kTileSymbol = 900, kKeySymbol = 901, kBlockSymbol = 902;  // of the pool: no dim's
 
   ExprContext& ctx() { return s_.ctx; }
 
@@ -130,6 +132,22 @@ class AttentionEmitter {
       side->number[d] = side->batches[d] == 1 ? ctx().constant(0) : own;
     }
     return *side;
+  }
+
+  /// Which blocks are needed, for the tile of rows at `place`: batch, head and number.
+  void add_table(Attention& attention, std::vector<Expr> place) {
+    const ValueId v = node_.operands[2];
+    const ValueInfo& info = s_.values[static_cast<size_t>(base_of(s_, v))];
+    TATARA_CHECK(info.storage.has_value(), s_.name_of(v), " has no memory");
+    const std::vector<Expr>& sizes = s_.graph.type(v).sizes;
+    attention.table = nest_.buffer_arg(info.storage->buffer, false);
+    attention.table_block = s_.pooled_symbol(ctx().constant(attention.keys.rows / attention.block), kBlockSymbol);
+    place.push_back(attention.table_block);
+    Expr index = info.storage->offset.valid() ? info.storage->offset : ctx().constant(0);
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (!sizes[d].is_const(1)) index = index + place[d] * (*info.storage->strides)[d];
+    }
+    attention.table_index = s_.simplify(index);
   }
 
   std::optional<ScalarId> read(ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
@@ -176,7 +194,7 @@ void realise_matrices(State& s, const LoweredNode& node, const std::function<voi
   for (size_t i = node.kind == Kind::kAttention ? 1 : 0; i < node.operands.size(); ++i) {
     const ValueId v = node.operands[i];
     realise(v);
-    if (!attention_side(s, v)) copy(v);
+    if (i == 2 || !attention_side(s, v)) copy(v);
   }
 }
 
@@ -188,6 +206,7 @@ FlatSet<ValueId> operator_reads(State& s, const LoweredNode& node) {
   }
   const LoweredNode& scores = scores_of(s, node);
   for (const ValueId v : {scores.operands[0], scores.operands[1], node.operands[1]}) reads.insert(base_of(s, v));
+  if (node.operands.size() > 2) reads.insert(base_of(s, node.operands[2]));
   loops::Kernel scratch;
   NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
   nest.access = [&](ValueId v, const std::vector<Expr>&, ScalarId) -> std::optional<ScalarId> {

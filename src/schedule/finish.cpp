@@ -94,6 +94,11 @@ class Detacher {
           for (Expr& number : side->number) use(number);
         }
         use(attention->first);
+        if (attention->table >= 0) {
+          Expr blocks = s_.ctx.constant(attention->keys.rows / attention->block);
+          define(attention->table_block, blocks);
+          use(attention->table_index);
+        }
         define(attention->row, attention->rows);
         use(attention->rows);
         for (loops::For* each : {attention->each.get(), attention->done.get()}) {

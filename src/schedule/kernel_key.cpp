@@ -115,9 +115,10 @@ class KeyWriter {
         number[1]);
   }
   void put(const loops::Attention& attention) {
-    const auto& [queries, keys, values, first, extent, block, row, rows, product, score, result, zero, each, done] =
-        attention;
-    all(queries, keys, values, first, extent, block, row, rows, product, score, result, zero, each, done);
+    const auto& [queries, keys, values, first, extent, block, row, rows, product, score, result, zero, each, done,
+                 table, table_index, table_block] = attention;
+    all(queries, keys, values, first, extent, block, row, rows, product, score, result, zero, each, done, table,
+        table_index, table_block);
   }
   void put(const loops::BufferArg& arg) {
     const auto& [name, dtype, kind, numel] = arg;

@@ -451,7 +451,8 @@ void choose_roots(State& s) {
         for (size_t output = 0; output < node->node().outputs.size(); ++output) {
           if (node->block_of(output) != nullptr) make_root(s, node->node().outputs[output], false);
         }
-        if (changes_order(s, *node)) make_root(s, node->node().outputs[0], true);
+        if (changes_order(s, *node) && !computed_near(s, node->node().outputs[0]))
+          make_root(s, node->node().outputs[0], true);
         break;
       case Kind::kView: count_costs(s, *node); break;
       case Kind::kReduction:

@@ -8,6 +8,7 @@
 #include "ops/core/builder.h"
 #include "ops/core/op_def.h"
 #include "ops/linear/product_sum.h"
+#include "ops/pointwise/block_mask.h"
 #include "ops/reduce/softmax_source.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
@@ -232,8 +233,12 @@ class AttentionMaker {
     const ValueId scores = b_.reshape(b_.cast(copy_[operand_of(*found.softmax, 0)->value], DType::kFloat32), sizes);
     const ValueId value = matrices(copy_[operand_of(*found.second, 1)->value], outer, false);
     const bool outside = found.last != found.second;
-    const ValueId result =
-        b_.op("attention_values", {TensorArg{scores}, TensorArg{value}, Scalar(found.zero), Scalar(outside)});
+    const int64_t width = g_.type(operand_of(*found.first, 0)->value).sizes.back().const_value();
+    const auto layout = loops::AttentionLayout::of_width(width, b_.type(value).sizes.back().const_value());
+    const std::optional<ValueId> needed = needed_blocks(b_, scores, layout.rows, layout.keys);
+    const ValueId result = b_.op(
+        "attention_values", {TensorArg{scores}, TensorArg{value}, needed ? Arg(TensorArg{*needed}) : Arg(NoneArg{}),
+                             Scalar(found.zero), Scalar(outside)});
     const std::vector<Expr>& out = g_.type(found.last->outputs[0]).sizes;
     if (!outside || out == b_.type(result).sizes) return b_.reshape(result, out);
     return b_.reshape(b_.permute(result, {0, 2, 1, 3}), out);

@@ -125,6 +125,37 @@ TEST(GpuAttention, MasksByPlacesLeaveBlocksOut) {
   }
 }
 
+TEST(GpuAttention, MasksByDataHaveATableOfBlocks) {
+  LlvmProvider* llvm = llvm_for_tests();
+  for (const int64_t rows : {4096, 4000}) {
+    Program p{kGpu};
+    const AttentionForm form{.rows = rows, .keys = rows};
+    const auto documents = [&](ValueId x) {
+      const ValueId document = p.input({form.batch, rows}, DType::kInt64);
+      const ValueId of_rows = p.b.unsqueeze(p.b.unsqueeze(document, 1), 3),
+                    of_keys = p.b.unsqueeze(p.b.unsqueeze(document, 1), 1);
+      // As a mask of flex_attention arrives, repeated for each head.
+      const auto c = [&](int64_t n) { return p.graph.ctx().constant(n); };
+      const ValueId same = p.b.op(
+          "clone",
+          {TensorArg{p.b.expand(p.b.binary("eq", of_rows, of_keys), {c(form.batch), c(form.heads), c(rows), c(rows)})},
+           Arg(NoneArg{})});
+      return p.b.op("where", {TensorArg{same}, TensorArg{x}, Scalar(-std::numeric_limits<double>::infinity())});
+    };
+    const Schedule s = schedule_attention(p, {attend(p, form, documents)});
+    const loops::Kernel* kernel = attention_kernel(s);
+    EXPECT_TRUE(kernel != nullptr);
+    if (kernel == nullptr) continue;
+    const std::string text = loops::print_kernel(*kernel);
+    EXPECT_EQ(loops::print_kernel(loops::parse_kernel(text)), text);
+    EXPECT_EQ(loops::find_statement<loops::Attention>(kernel->body)->table >= 0, rows % 128 == 0) << text;
+    for (const loops::BufferArg& buffer : kernel->buffers) EXPECT_LE(buffer.numel.const_value(), 2 * 4 * 4096 * 64);
+    if (llvm == nullptr || !has_assembler()) continue;
+    const Assembled made = assemble(*llvm, *kernel);
+    EXPECT_TRUE(made.good && !made.spills() && made.log.find("serial") == std::string::npos) << made.log;
+  }
+}
+
 TEST(GpuAttention, ABiasByPlacesIsComputedInTheKernel) {
   Program p{kGpu};
   const AttentionForm form{.batch = 4, .heads = 16, .rows = 4096, .keys = 4096, .dtype = DType::kBFloat16};

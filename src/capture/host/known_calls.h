@@ -51,17 +51,17 @@ enum class TransformCall : uint8_t {
 /// What a call is answered by before anything else is asked about it.
 enum class SpecialCall : uint8_t {
   kNone,
-  kTransform,      ///< KnownCall::transform
-  kStandIn,        ///< a function of the package: KnownCall::stand_in
-  kEngine,         ///< run_backward of torch's engine
-  kRegisterHook,   ///< Tensor.register_hook
-  kFunctionApply,  ///< apply of a torch.autograd.Function
-  kLevelFunction,  ///< the same inside of torch.func's levels
-  kUpdateScaler,   ///< GradScaler.update
-  kScaledStep,     ///< GradScaler._maybe_opt_step
-  kIsCompiling,    ///< torch.compiler.is_compiling
-  kAsksMode,       ///< handle_torch_function, of functions in Python
-  kMakeSubclass,   ///< Tensor._make_subclass, which makes parameters
+  kTransform,       ///< KnownCall::transform
+  kStandIn,         ///< a function of the package: KnownCall::stand_in
+  kEngine,          ///< run_backward of torch's engine
+  kRegisterHook,    ///< Tensor.register_hook
+  kFunctionApply,   ///< apply of a torch.autograd.Function
+  kLevelFunction,   ///< the same inside of torch.func's levels
+  kUpdateScaler,    ///< GradScaler.update
+  kScaledStep,      ///< GradScaler._maybe_opt_step
+  kIsCompiling,     ///< torch.compiler.is_compiling
+  kAsksMode,        ///< handle_torch_function, of functions in Python
+  kMakeSubclass,    ///< Tensor._make_subclass, which makes parameters
   kGeneratorState,  ///< torch.get_rng_state, set_rng_state and manual_seed
 };
 

@@ -92,8 +92,10 @@ PyObject* NumpyTracing::numpy_vectorcall(PyObject* callable, const KnownCall& kn
                                          Py_ssize_t nargs, PyObject* kwnames) {
   if (api_.numpy == nullptr) return not_handled();
   if (PyFunction_Check(callable) && !known.is(kArrayBuiltin)) return not_handled();
-  // One item more is that, whatever it is: a loop's list is not searched in each turn.
-  if (known.is(kAdds) && known.is(kHandsOn) && !known.is(kReadsKey) && !known.is(kIterates)) return not_handled();
+  // One item more is that, whatever it is: a loop's list is not searched in each turn. NumPy's append() is no method.
+  if (PyCFunction_Check(callable) && known.is(kAdds) && known.is(kHandsOn) && !known.is(kReadsKey) &&
+      !known.is(kIterates))
+    return not_handled();
   if (PyMethod_Check(callable) && PyFunction_Check(PyMethod_GET_FUNCTION(callable))) return not_handled();
   const Ref tuple = Ref::steal(PyTuple_New(nargs));
   for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(args[i]));

@@ -35,7 +35,7 @@ AttentionBlocks::AttentionBlocks(GpuContext& gpu, const Attention& attention)
     }
   };
   outside(outside, kernel_.body);
-  can_skip_ = masks(attention.score, 0);
+  can_skip_ = attention.table >= 0 || masks(attention.score, 0);
 }
 
 const Scalar* AttentionBlocks::made(ScalarId id) const {
@@ -105,7 +105,13 @@ std::string AttentionBlocks::compare(const char* how, const std::string& a, cons
 std::string AttentionBlocks::needed(const Ends& ends) {
   ends_ = ends;
   const std::string all = dead(attention_.score);
-  return all == kNo ? kYes : ir_.binary("xor", "i1", all, kYes);
+  const std::string alive = all == kNo ? kYes : ir_.binary("xor", "i1", all, kYes);
+  if (attention_.table < 0) return alive;
+  scope_.bind(attention_.table_block, ends.number);
+  const std::string at = ir_.assign("getelementptr i8, ptr " + scope_.base(attention_.table) + ", i64 " +
+                                    scope_.index(attention_.table_index));
+  const std::string listed = ir_.assign("icmp ne i8 " + ir_.assign("load i8, ptr " + at) + ", 0");
+  return both(alive, listed);
 }
 
 std::string AttentionBlocks::dead(ScalarId id) {

@@ -15,9 +15,9 @@ class AttentionBlocks {
   AttentionBlocks(GpuContext& gpu, const loops::Attention& attention);
   /// Whether some block may be left out.
   bool can_skip() const { return can_skip_; }
-  /// Whether a block is needed (i1), from its first and last rows and keys (i64).
+  /// Whether a block is needed (i1), from its first and last rows and keys, and its number (i64).
   struct Ends {
-    std::string first_row, last_row, first_key, last_key;
+    std::string first_row, last_row, first_key, last_key, number;
   };
   std::string needed(const Ends& ends);
 

@@ -138,7 +138,8 @@ void AttentionTile::each_block(const std::vector<DType>& types, std::vector<Reg>
         const std::string own = ir_.binary("add", "i64", first, lane);
         const std::string key = ir_.binary("mul", "i64", own, size);
         const std::string last = at_most(add(key, attention_.block - 1), std::to_string(attention_.keys.rows - 1));
-        const std::string wanted = needed_.needed({first_row, last_row, key, last});
+        const std::string wanted =
+            needed_.needed({first_row, last_row, key, last, at_most(own, std::to_string(blocks() - 1))});
         const std::string there = ir_.binary("and", "i1", ir_.assign("icmp ult i64 " + own + ", " + count), wanted);
         const std::string bits = ir_.call("@llvm.nvvm.vote.ballot.sync", "i32", "i32 -1, i1 " + there);
         const std::string number =

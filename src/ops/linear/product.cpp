@@ -91,7 +91,7 @@ std::vector<TensorType> values_meta(MetaContext& m) {
   ExprContext& ctx = m.ctx();
   TensorType type = contiguous_type(ctx, value.dtype, value.device,
                                     {scores.sizes[0], scores.sizes[1], scores.sizes[2], value.sizes[3]});
-  if (m.boolean(3)) {
+  if (m.boolean(4)) {
     const Expr row = ctx.mul(type.sizes[1], type.sizes[3]);
     type.strides = {ctx.mul(row, type.sizes[2]), type.sizes[3], row, ctx.constant(1)};
   }
@@ -110,12 +110,13 @@ void register_matrix_product(OpRegistry& r) {
                 product_meta, nullptr, [](LowerContext& c) { c.product(); }));
   // [batch, heads, rows, width] x [1 or batch, some heads, keys, width] of a half type: [batch, heads, rows, keys] in float32, and then,
   // through operators that go element by element, softmax(scores) x [1 or batch, some heads, keys, width]. A row whose scores are all
-  // -infinity gives zeros, or no numbers. `outside`: in the result's memory rows lie outside of heads.
+  // -infinity gives zeros, or no numbers. `needed`: which blocks of keys are (needed_blocks). `outside`: in the
+  // result's memory rows lie outside of heads.
   r.add(make_op({"attention_scores", OpKind::kIndexing, "(Tensor query, Tensor key) -> Tensor", ""}, scores_meta,
                 nullptr, [](LowerContext& c) { c.attention_scores(); }));
-  r.add(make_op(
-      {"attention_values", OpKind::kIndexing, "(Tensor scores, Tensor value, bool zero, bool outside) -> Tensor", ""},
-      values_meta, nullptr, [](LowerContext& c) { c.attention(); }));
+  r.add(make_op({"attention_values", OpKind::kIndexing,
+                 "(Tensor scores, Tensor value, Tensor? needed, bool zero, bool outside) -> Tensor", ""},
+                values_meta, nullptr, [](LowerContext& c) { c.attention(); }));
 }
 
 }  // namespace tatara

@@ -1,6 +1,7 @@
 // Numbers rounded to the steps of a quantised type, and given back as floats (quantisation-aware training). Steps and zero points are
 // Python's numbers or tensors of one element. Gradients go straight through where nothing was cut off.
 #include "ops/core/family_util.h"
+#include "ops/core/pointwise_util.h"
 #include "ops/rules/derivative.h"
 #include "support/error.h"
 
