@@ -58,10 +58,8 @@ def run(mode: str, arguments: argparse.Namespace) -> tuple[dict[str, int], str]:
     expected = ROOT / "tools" / "array_api_xfails.txt"
     lines = expected.read_text().splitlines() if expected.exists() else []
     chosen = folder / f"xfails-{mode}.txt"
-    chosen.write_text(
-        "\n".join(line.split(": ", 1)[1] for line in lines if line.startswith(f"{mode.removeprefix('compiled-')}: "))
-        + "\n"
-    )
+    kinds = (f"{mode.removeprefix('compiled-')}: ", f"{arguments.device or 'cpu'}: ")
+    chosen.write_text("\n".join(line.split(": ", 1)[1] for line in lines if line.startswith(kinds)) + "\n")
     command = [
         sys.executable,
         "-m",

@@ -63,6 +63,9 @@ class Array:
     def __getitem__(self, key: Any, /) -> Array:
         backwards, rest = _parted(self.tensor, key)
         tensor = self.tensor if backwards is None else _turned(self.tensor, backwards)
+        if tensor.dtype in _SAME_BITS:
+            # Nor can it, on a GPU, read by masks and places.
+            return Array(tensor.view(_SAME_BITS[tensor.dtype])[rest].view(tensor.dtype))
         return Array(tensor[rest])
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
@@ -121,7 +124,10 @@ class Array:
 
     def __dlpack__(self, /, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
                    copy: builtins.bool | None = None) -> Any:  # fmt: skip
-        return self.tensor.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        try:
+            return self.tensor.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        except ValueError as error:  # the standard's word for a copy that is needed and not allowed
+            raise BufferError(str(error)) from error
 
     def __dlpack_device__(self, /) -> Any:
         return self.tensor.__dlpack_device__()

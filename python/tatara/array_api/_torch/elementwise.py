@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -42,7 +43,11 @@ def acos(x: torch.Tensor, /) -> torch.Tensor:
 
 def acosh(x: torch.Tensor, /) -> torch.Tensor:
     _wants_floats(x, "acosh")
-    return torch.acosh(x)
+    if not types.is_complex(x.dtype):
+        return torch.acosh(x)
+    # On GPUs torch leaves the imaginary part open.
+    upright = (x.real == 0) & torch.isnan(x.imag)
+    return torch.where(upright, torch.complex(x.imag, torch.full_like(x.imag, math.pi / 2)), torch.acosh(x))
 
 
 def asin(x: torch.Tensor, /) -> torch.Tensor:
@@ -77,7 +82,13 @@ def cosh(x: torch.Tensor, /) -> torch.Tensor:
 
 def exp(x: torch.Tensor, /) -> torch.Tensor:
     _wants_floats(x, "exp")
-    return torch.exp(x)
+    return _exp(x) if types.is_complex(x.dtype) else torch.exp(x)
+
+
+def _exp(x: torch.Tensor) -> torch.Tensor:
+    # On GPUs torch multiplies what is open with zero.
+    open_ = torch.isfinite(x.real) & ~torch.isfinite(x.imag)
+    return torch.where(open_, complex(math.nan, math.nan), torch.exp(x))
 
 
 def expm1(x: torch.Tensor, /) -> torch.Tensor:
@@ -86,7 +97,7 @@ def expm1(x: torch.Tensor, /) -> torch.Tensor:
         return torch.expm1(x)
     # Infinite and undefined parts are those of exp(); torch's scalar code multiplies them on.
     finite = torch.isfinite(x.real) & torch.isfinite(x.imag)
-    return _unsigned_zeros(torch.where(finite, torch.expm1(x), torch.exp(x) - 1))
+    return _unsigned_zeros(torch.where(finite, torch.expm1(x), _exp(x) - 1))
 
 
 def log(x: torch.Tensor, /) -> torch.Tensor:
@@ -153,7 +164,10 @@ def _limits_of_tanh(x: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     # Far out the imaginary part is a zero with the operand's sign; C's would have the sign of sin(2y).
     far = torch.isinf(x.real) & torch.isfinite(x.imag)
     limit = torch.complex(torch.sign(x.real), torch.copysign(torch.zeros_like(x.imag), x.imag))
-    return torch.where(far, limit, result)
+    # On GPUs torch forgets that the real part stays a zero.
+    still = (x.real == 0) & ~torch.isfinite(x.imag)
+    zero = torch.complex(x.real, torch.full_like(x.imag, math.nan))
+    return torch.where(far, limit, torch.where(still, zero, result))
 
 
 def reciprocal(x: torch.Tensor, /) -> torch.Tensor:

@@ -48,6 +48,8 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if types.is_floating(a.dtype) or a.device.type == "cpu":
         return torch.matmul(a, b)
     # GPUs have no products of integer matrices.
+    if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-2 if b.ndim > 1 else -1]:
+        raise ValueError(f"no product of arrays of the shapes {tuple(a.shape)} and {tuple(b.shape)}")
     left = a.unsqueeze(0) if a.ndim == 1 else a
     right = b.unsqueeze(1) if b.ndim == 1 else b
     result = torch.sum(left.unsqueeze(-1) * right.unsqueeze(-3), dim=-2, dtype=a.dtype)

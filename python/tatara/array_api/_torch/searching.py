@@ -56,7 +56,7 @@ def nonzero(x: torch.Tensor, /) -> tuple[torch.Tensor, ...]:
 
 def where(condition: torch.Tensor, x1: torch.Tensor | types.Scalar, x2: torch.Tensor | types.Scalar, /) -> torch.Tensor:
     a, b = together(x1, x2)
-    return torch.where(as_type(condition, torch.bool), a, b)
+    return as_type(torch.where(as_type(condition, torch.bool), bits(a), bits(b)), a.dtype)
 
 
 def searchsorted(
@@ -121,7 +121,7 @@ def unique_all(x: torch.Tensor, /) -> UniqueAll:
     inverse = torch.empty_like(order).scatter_(0, order, torch.cumsum(firsts, 0) - 1)
     ends = torch.cat([places[1:], places.new_full((min(places.shape[0], 1),), order.shape[0])])
     indices = order[places]
-    return UniqueAll(x.reshape(-1)[indices], indices, inverse.reshape(x.shape), ends - places)
+    return UniqueAll(_picked(x, indices), indices, inverse.reshape(x.shape), ends - places)
 
 
 def unique_counts(x: torch.Tensor, /) -> UniqueCounts:
@@ -136,7 +136,12 @@ def unique_inverse(x: torch.Tensor, /) -> UniqueInverse:
 
 def unique_values(x: torch.Tensor, /) -> torch.Tensor:
     order, firsts = _runs(x)
-    return x.reshape(-1)[order[firsts]]
+    return _picked(x, order[firsts])
+
+
+def _picked(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Elements of a flattened array."""
+    return as_type(bits(x.reshape(-1))[places], x.dtype)
 
 
 def _runs(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -147,7 +152,7 @@ def _runs(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         order = order[torch.argsort(flat.real[order], stable=True)]
     else:
         order = torch.argsort(ordered(flat), stable=True)
-    in_order = bits(flat[order])
+    in_order = bits(flat)[order]
     first = torch.ones((min(flat.shape[0], 1),), dtype=torch.bool, device=x.device)
     return order, torch.cat([first, in_order[1:] != in_order[:-1]])
 
