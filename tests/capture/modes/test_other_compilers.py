@@ -436,6 +436,9 @@ def test_inside(compiler: str) -> None:
                     harness.observe(made, compiled=False)  # what torch says once in a process
                 harness.compare(made)
             except harness.Differs as error:
+                # What torch's compiler cannot capture is no wrong program: ours may take it.
+                if "eager ('result', 'exception', 'torch._dynamo.exc'" in str(error):
+                    continue
                 pytest.fail(f"{compiler}, {position}, grad {grad}: {error}\n{made.text()}")
 
 
