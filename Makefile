@@ -177,6 +177,9 @@ bench-products-gpu: build
 	$(PY) bench/products_gpu.py
 	$(PY) bench/products_gpu.py --dtype float16
 
+bench-attention-gpu: build
+	$(PY) bench/attention_gpu.py
+
 bench-models-gpu: build
 	$(PY) bench/models_gpu.py
 

@@ -100,10 +100,10 @@ def reshape(x: torch.Tensor, /, shape: tuple[int, ...], *, copy: builtins.bool |
 
 def roll(x: torch.Tensor, /, shift: Axes, *, axis: Axes | None = None) -> torch.Tensor:
     if axis is None:
-        return torch.roll(x, shift)
+        return as_type(torch.roll(bits(x), shift), x.dtype)
     axes = axes_of(x, axis)
     shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
-    return torch.roll(x, shifts, axes)
+    return as_type(torch.roll(bits(x), shifts, axes), x.dtype)
 
 
 def repeat(x: torch.Tensor, repeats: int | torch.Tensor, /, *, axis: int | None = None) -> torch.Tensor:
