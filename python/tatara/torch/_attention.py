@@ -77,7 +77,7 @@ def _fits(query: Any, key: Any, value: Any, block_mask: Any, grouped: bool) -> b
             return False
         if x.dtype != query.dtype or x.device != query.device:
             return False
-    if query.device.type == "cpu" and torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)):
+    if query.device.type == "cpu" and any(x.requires_grad for x in (query, key, value)):
         return False
     if key.shape[:3] != value.shape[:3] or query.shape[3] != key.shape[3]:
         return False
@@ -87,10 +87,15 @@ def _fits(query: Any, key: Any, value: Any, block_mask: Any, grouped: bool) -> b
         return bool(query.shape[0] == key.shape[0])
     if query.shape[0] != key.shape[0] and key.shape[0] != 1:
         return False
-    if not isinstance(block_mask, host.BlockMask) or block_mask.mask_mod is host._sliced_mask_mod_error:
+    if not isinstance(block_mask, host.BlockMask) or _is_sliced(block_mask):
         return False
     fits = tuple(block_mask.shape[-2:]) == (query.shape[2], key.shape[2])
     return bool(fits and block_mask.kv_num_blocks.device == query.device)
+
+
+def _is_sliced(block_mask: Any) -> bool:
+    """Whether its function says no more than that it is that of a part."""
+    return block_mask.mask_mod is getattr(host, "_sliced_mask_mod_error", block_mask)
 
 
 def _gives(kind: str, options: Any, wanted: Any) -> bool:
