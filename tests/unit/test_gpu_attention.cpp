@@ -208,5 +208,27 @@ TEST(GpuAttention, TheAssemblerKeepsAllInRegisters) {
   }
 }
 
+TEST(GpuIntegers, ThoseWhoseBoundsFitHave32Bits) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr || !has_assembler()) GTEST_SKIP() << "no LLVM or no ptxas";
+  for (const int64_t count : {int64_t{1} << 20, int64_t{1} << 36}) {
+    const loops::Kernel kernel =
+        loops::parse_kernel(str_cat("kernel k(out b0: f32[", count, R"(], gpu threads 256 row 0 lanes 1) {
+  vector i0 in )",
+                                    count, R"( {
+    %0: i64 = index(i0)
+    %1: i64 = const(3)
+    %2: i64 = sub(%1, %0)
+    %3: f32 = cast(%2)
+    store b0[i0] = %3
+  }
+}
+)"));
+    const Assembled made = assemble(*llvm, kernel);
+    EXPECT_TRUE(made.good) << made.log;
+    EXPECT_EQ(made.ptx.find("cvt.rn.f32.s64") == std::string::npos, count < INT32_MAX) << made.ptx;
+  }
+}
+
 }  // namespace
 }  // namespace tatara
