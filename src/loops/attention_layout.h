@@ -27,6 +27,8 @@ struct AttentionLayout {
     return {2 * kGroupRows, std::max(width, value_width) > 128 ? 64 : 128, width, value_width};
   }
   int64_t groups() const { return rows / kGroupRows; }
+  /// Blocks that a multiprocessor has at once.
+  static constexpr int64_t resident() { return 1; }
   int64_t threads() const { return (groups() + 1) * kGroup; }
   static int64_t boxes(int64_t elements) { return (elements + TensorMap::kBox - 1) / TensorMap::kBox; }
   /// Of shared memory.

@@ -15,6 +15,11 @@ std::vector<ScalarId> combine(NestBuilder& nest, const LoweredNode& node, std::s
 std::unique_ptr<loops::CombineFn> combine_fn(NestBuilder& nest, const LoweredNode& node);
 /// Opens the loops over dims that are not reduced, with the tiles they need.
 void open_outer(State& s, NestBuilder& nest, const NestPlan& plan);
+/// In kernels whose elements come in tiles: an element of what another unit has stored; nothing for what is computed in place.
+std::optional<ScalarId> load_from_others(State& s, NestBuilder& nest, int unit, ValueId v,
+                                         const std::vector<Expr>& indices, ScalarId mask);
+/// Likewise: computes all members' values, then stores them, for one of them may go into an input that another one reads.
+void store_members(State& s, NestBuilder& nest, const Group& group);
 /// Adds the finished kernel and its launch to the plan. `elements`: size of the iteration space.
 void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const NestPlan& plan, Expr elements);
 

@@ -105,7 +105,7 @@ class AttentionEmitter {
     attention.score = nest_.eval(node_.operands[0], place_);
     nest_.begin_results(attention, at[3], sizes[3]);
     result_ = attention.result;
-    members();
+    store_members(s_, nest_, group_);
     nest_.close_attention(std::move(attention));
     for (size_t i = 0; i < plan.outer.size(); ++i) nest_.close_loop({});
     Expr work = ctx().constant(2) * keys * (scores_.operand(0).sizes[3] + sizes[3]);
@@ -158,21 +158,7 @@ class AttentionEmitter {
       }
       return product_;
     }
-    const ValueInfo& info = s_.values[static_cast<size_t>(v)];
-    if (!info.root || info.unit == unit_) return std::nullopt;
-    TATARA_CHECK(info.storage.has_value(), s_.name_of(v), " has no memory");
-    return nest_.load(v, *info.storage, indices, mask, loops::kNoScalar);
-  }
-
-  /// All values before the first store: one of them may go into an input that another one reads.
-  void members() {
-    std::vector<ScalarId> values;
-    const auto index = [&](const Member& m) { return *index_map(s_, *group_.space, *m.sizes, true); };
-    for (const Member& m : group_.members) values.push_back(nest_.eval(m.value, index(m)));
-    for (size_t i = 0; i < values.size(); ++i) {
-      const Member& m = group_.members[i];
-      nest_.store(m.value, *s_.values[static_cast<size_t>(m.value)].storage, index(m), values[i]);
-    }
+    return load_from_others(s_, nest_, unit_, v, indices, mask);
   }
 
   State& s_;

@@ -56,7 +56,7 @@ class ProductEmitter {
     };
     nest_.open_product(product, at[batch + 1], sizes[batch + 1]);
     element_ = product.value;
-    members();
+    store_members(s_, nest_, group_);
     nest_.close_product(std::move(product));
     for (size_t i = 0; i < plan.outer.size(); ++i) nest_.close_loop({});
     Expr work = ctx().constant(2 * (parts == 1 ? TensorMap::kBox : Product::kStep)) * left.blocks;
@@ -140,21 +140,7 @@ class ProductEmitter {
 
   std::optional<ScalarId> read(ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
     if (v == value_) return element_;
-    const ValueInfo& info = s_.values[static_cast<size_t>(v)];
-    if (!info.root || info.unit == unit_) return std::nullopt;
-    TATARA_CHECK(info.storage.has_value(), s_.name_of(v), " has no memory");
-    return nest_.load(v, *info.storage, indices, mask, loops::kNoScalar);
-  }
-
-  /// All values before the first store: one of them may go into an input that another one reads.
-  void members() {
-    std::vector<ScalarId> values;
-    const auto index = [&](const Member& m) { return *index_map(s_, *group_.space, *m.sizes, true); };
-    for (const Member& m : group_.members) values.push_back(nest_.eval(m.value, index(m)));
-    for (size_t i = 0; i < values.size(); ++i) {
-      const Member& m = group_.members[i];
-      nest_.store(m.value, *s_.values[static_cast<size_t>(m.value)].storage, index(m), values[i]);
-    }
+    return load_from_others(s_, nest_, unit_, v, indices, mask);
   }
 
   State& s_;
@@ -192,6 +178,24 @@ std::optional<Product::Matrices> product_matrices(State& s, ValueId v) {
   const bool taken = (m.along() || m.row_stride == 1) && far > 0 && aligned(far) && aligned(m.batch_stride) &&
                      aligned(m.offset) && length(m.rows) && length(m.inner) && length(m.batches);
   return taken ? std::optional(m) : std::nullopt;
+}
+
+std::optional<ScalarId> load_from_others(State& s, NestBuilder& nest, int unit, ValueId v,
+                                         const std::vector<Expr>& indices, ScalarId mask) {
+  const ValueInfo& info = s.values[static_cast<size_t>(v)];
+  if (!info.root || info.unit == unit) return std::nullopt;
+  TATARA_CHECK(info.storage.has_value(), s.name_of(v), " has no memory");
+  return nest.load(v, *info.storage, indices, mask, loops::kNoScalar);
+}
+
+void store_members(State& s, NestBuilder& nest, const Group& group) {
+  std::vector<ScalarId> values;
+  const auto index = [&](const Member& m) { return *index_map(s, *group.space, *m.sizes, true); };
+  for (const Member& m : group.members) values.push_back(nest.eval(m.value, index(m)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Member& m = group.members[i];
+    nest.store(m.value, *s.values[static_cast<size_t>(m.value)].storage, index(m), values[i]);
+  }
 }
 
 bool product_takes(State& s, const Unit& unit, const Member& member, double ops) {

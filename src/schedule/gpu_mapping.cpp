@@ -242,23 +242,14 @@ class Survey {
 
 namespace {
 
-GpuMapping product_mapping(const Product& product) {
-  const ProductLayout layout = ProductLayout::of(product);
+/// Of ProductLayout and AttentionLayout: all threads of a block do a tile together.
+template <typename Layout>
+GpuMapping tile_mapping(const Layout& layout) {
   GpuMapping mapping;
   mapping.threads = mapping.row = static_cast<int>(layout.threads());
   mapping.lanes = 2;
   mapping.shared = layout.shared_bytes();
   mapping.resident = static_cast<int>(layout.resident());
-  return mapping;
-}
-
-GpuMapping attention_mapping(const Attention& attention) {
-  const AttentionLayout layout = AttentionLayout::of(attention);
-  GpuMapping mapping;
-  mapping.threads = mapping.row = static_cast<int>(layout.threads());
-  mapping.lanes = 2;
-  mapping.shared = layout.shared_bytes();
-  mapping.resident = 1;
   return mapping;
 }
 
@@ -356,8 +347,9 @@ void set_columns(const Kernel& kernel, const Survey& survey, const GpuShape& gpu
 }  // namespace
 
 GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) {
-  if (const auto* product = find_statement<Product>(kernel.body)) return product_mapping(*product);
-  if (const auto* attention = find_statement<Attention>(kernel.body)) return attention_mapping(*attention);
+  if (const auto* product = find_statement<Product>(kernel.body)) return tile_mapping(ProductLayout::of(*product));
+  if (const auto* attention = find_statement<Attention>(kernel.body))
+    return tile_mapping(AttentionLayout::of(*attention));
   if (const auto* sort = find_statement<Sort>(kernel.body)) {
     return sort_mapping(*sort, kernel.buffers[static_cast<size_t>(sort->from.buffer)].dtype, gpu, rows);
   }

@@ -1,5 +1,6 @@
 #include "codegen/cuda/attention_tile.h"
 
+#include "codegen/cuda/ptx.h"
 #include "support/error.h"
 
 namespace tatara::codegen {
@@ -13,26 +14,6 @@ constexpr int64_t kLine = TensorMap::kBoxBytes;
 constexpr const char* kStages = "@tatara_attention";
 constexpr const char *kLog2E = "0x3FF7154760000000", *kMinusLog2E = "0xBFF7154760000000";  // of e, as float32
 constexpr const char* kMinusInfinity = "0xFFF0000000000000";
-
-/// Lines of PTX in a string of LLVM.
-class PtxText {
- public:
-  template <typename... Parts>
-  void operator()(const Parts&... parts) {
-    text_ += str_cat(parts..., "\\0A\\09");
-  }
-  void raw(const std::string& lines) { text_ += lines; }
-  /// Waits until a barrier has left the phase of this parity.
-  void wait(std::string_view label, std::string_view barrier, std::string_view parity) {
-    (*this)(label, ":");
-    (*this)("mbarrier.try_wait.parity.shared::cta.b64 p, [", barrier, "], ", parity, ";");
-    (*this)("@!p bra ", label, ";");
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string text_;
-};
 
 constexpr int64_t in_units(int64_t bytes) { return bytes >> 4; }  // of a matrix descriptor
 constexpr int64_t kSwizzled = int64_t{1} << 62;
@@ -72,7 +53,7 @@ void AttentionTile::begin() {
   TATARA_CHECK(gpu_.context.kernel.gpu.threads == layout_.threads(), "threads of an attention in ",
                gpu_.context.kernel.name);
   ir_.declare(std::string(kStages) + " = external addrspace(3) global [0 x i8], align 1024\n");
-  PtxText p;
+  Ptx p;
   p("{");
   p(".reg .pred p;");
   p(".reg .b32 tid, base, bars;");
@@ -167,7 +148,7 @@ void AttentionTile::each_block(const std::vector<DType>& types, std::vector<Reg>
 /// Boxes of a matrix, to the address `at`, which moves on, where `one` is true. The registers NAMErow, NAMEh, NAMEb say which of its rows,
 /// and which matrix.
 std::string AttentionTile::copies(const Attention::Side& side, int64_t rows, const std::string& name) const {
-  PtxText p;
+  Ptx p;
   for (int64_t box = 0; box < AttentionLayout::boxes(side.width); ++box) {
     p("@one cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [at], [", name, "map, {",
       box * TensorMap::kBox, ", ", name, "row, ", name, "h, ", name, "b}], [full];");
@@ -178,7 +159,7 @@ std::string AttentionTile::copies(const Attention::Side& side, int64_t rows, con
 
 /// $0: base, $1: map, $2: first row, $3, $4: number of the matrix, $5: parity of the queries' round.
 std::string AttentionTile::query_loader() const {
-  PtxText p;
+  Ptx p;
   p("{");
   p(".reg .pred p, one;");
   p(".reg .b32 full, empty, other, at, qrow, qh, qb;");
@@ -201,7 +182,7 @@ std::string AttentionTile::query_loader() const {
 
 /// $0: base, $1, $2: maps, $3: block, $4 to $7: numbers of the matrices, $8, $9: stage and parity.
 std::string AttentionTile::block_loader() const {
-  PtxText p;
+  Ptx p;
   p("{");
   p(".reg .pred p, one;");
   p(".reg .b32 base, full, empty, other, at, krow, kh, kb, vrow, vh, vb;");
@@ -309,7 +290,7 @@ AttentionTile::Running AttentionTile::unpacked(const std::vector<Reg>& all) cons
 /// In registers: the barriers of stage `stage`, which operand `parity` says the round of, and the address of its keys or values, as a
 /// descriptor `right`. Waits until they are there.
 std::string AttentionTile::enter_stage(size_t base, bool values) const {
-  PtxText p;
+  Ptx p;
   p("{");
   p(".reg .pred p;");
   p(".reg .b32 base, bars, at, tid;");
@@ -334,7 +315,7 @@ std::vector<std::string> AttentionTile::multiply_keys(const Stage& at) {
   const char* const type = dtype_ == DType::kBFloat16 ? "bf16" : "f16";
   std::string sums;
   for (size_t i = 0; i < count; ++i) sums += str_cat(i > 0 ? "," : "", "$", i);
-  PtxText p;
+  Ptx p;
   p.raw(enter_stage(count, false));
   p("shr.u32 tid, tid, 7;");
   p("sub.u32 tid, tid, 1;");
@@ -372,7 +353,7 @@ void AttentionTile::add_values(Running& r, const std::vector<std::string>& share
     operands += "float " + r.sums[i] + ", ";
   }
   for (const std::string& pair : shares) operands += "i32 " + pair + ", ";
-  PtxText p;
+  Ptx p;
   p.raw(enter_stage(last, true));
   p("wgmma.fence.sync.aligned;");
   for (int64_t step = 0; step < layout_.keys / kAttentionDeep; ++step) {
@@ -476,7 +457,7 @@ std::vector<std::string> AttentionTile::soften(const Score& score, const std::st
 /// Waits for the queries of the round, or says that they are read ("wait", "free").
 void AttentionTile::at_queries(const char* what, const std::string& parity) {
   const bool waits = what[0] == 'w';
-  PtxText p;
+  Ptx p;
   p("{");
   p(".reg .pred p;");
   p(".reg .b32 bars, tid;");

@@ -3,6 +3,7 @@
 #include <tuple>
 #include <utility>
 
+#include "codegen/cuda/ptx.h"
 #include "support/error.h"
 
 namespace tatara::codegen {
@@ -23,20 +24,6 @@ std::vector<std::pair<int64_t, int64_t>> terms_of(int64_t parts) {
   if (parts == 1) return {{0, 0}};
   return {{2, 0}, {0, 2}, {1, 1}, {1, 0}, {0, 1}, {0, 0}};
 }
-
-/// Lines of PTX in a string of LLVM.
-class Ptx {
- public:
-  template <typename... Parts>
-  void operator()(const Parts&... parts) {
-    text_ += str_cat(parts..., "\\0A\\09");
-  }
-  void raw(const std::string& lines) { text_ += lines; }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string text_;
-};
 
 /// To the next stage.
 void advance(Ptx& p, int64_t stages) {
@@ -289,9 +276,7 @@ std::string ProductTile::loader() const {
   p("LOAD:");
   p("add.u32 empty, full, 8;");
   p("xor.b32 other, parity, 1;");
-  p("FREE:");
-  p("mbarrier.try_wait.parity.shared::cta.b64 p, [empty], other;");
-  p("@!p bra FREE;");
+  p.wait("FREE", "empty", "other");
   p("mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], ", layout_.stage_bytes(), ";");
   p("mad.lo.u32 at, stage, ", layout_.stage_bytes(), ", base;");
   if (matrices) {
@@ -382,9 +367,7 @@ std::string ProductTile::multiplier() const {
     p("bar.sync other, ", 2 * ProductLayout::kGroup, ";");
   }
   p("@!more bra DONE;");
-  p("BLOCK:");
-  p("mbarrier.try_wait.parity.shared::cta.b64 p, [full], parity;");
-  p("@!p bra BLOCK;");
+  p.wait("BLOCK", "full", "parity");
   p("mad.lo.u32 at, stage, ", layout_.stage_bytes(), ", base;");
   p("add.u32 other, at, ", layout_.parts * left, ";");
   if (!layout_.turns()) p("mad.lo.u32 at, group, ", l.group, ", at;");
