@@ -178,7 +178,7 @@ bench-products-gpu: build
 	$(PY) bench/products_gpu.py --dtype float16
 
 bench-attention-gpu: build
-	$(PY) bench/attention_gpu.py
+	$(PY) bench/attention_gpu.py $(ARGS)
 
 bench-models-gpu: build
 	$(PY) bench/models_gpu.py

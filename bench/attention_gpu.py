@@ -1,6 +1,6 @@
 """`make bench-attention-gpu`: attention by functions of scores and masks on a GPU beside eager and torch.compile, in one run.
 
-    python bench/attention_gpu.py [--dtype float16|bfloat16] [--length N] [--rounds N] [--no-rival]
+    python bench/attention_gpu.py [--dtype float16|bfloat16] [--length N] [--rounds N] [--backward] [--no-rival]
 
 Times are those of the GPU: events around a call, medians of rounds in which all take turns.
 Errors are the largest ones against eager, which keeps scores in float32. Memory is what one call takes beside its result.
@@ -78,6 +78,24 @@ def _milliseconds(function: Program, *args: Tensor) -> float:
     return begin.elapsed_time(end)
 
 
+def _results(function: Program, *args: Tensor) -> list[Tensor]:
+    """With gradients, where there are some."""
+    return [function(*args).detach(), *(each.grad.clone() for each in args if each.grad is not None)]
+
+
+def _with_gradients(function: Program) -> Program:
+    """The result, and a backward pass by it."""
+
+    def run(*args: Tensor) -> Tensor:
+        for each in args:
+            each.grad = None
+        out = function(*args)
+        out.backward(out.detach())
+        return out
+
+    return run
+
+
 def _measure(
     name: str, kv_heads: int, width: int, score: Any, mask: Any, arguments: argparse.Namespace
 ) -> dict[str, Any]:
@@ -94,16 +112,21 @@ def _measure(
     ways: dict[str, Program] = {"eager": program, "tatara": tatara.compile(program)}
     if not arguments.no_rival:
         ways["rival"] = torch.compile(program)
+    if arguments.backward:
+        for each in (q, k, v):
+            each.requires_grad_()
+        ways = {way: _with_gradients(function) for way, function in ways.items()}
     row: dict[str, Any] = {"program": name}
-    expected = program(q, k, v)
+    expected = _results(ways["eager"], q, k, v)
     for way, function in ways.items():
         for _ in range(3):
-            result = function(q, k, v)
-        row[f"{way}_error"] = f"{(result - expected).abs().max():.1e}"
+            results = _results(function, q, k, v)
+        errors = [(mine - theirs).abs().max() for mine, theirs in zip(results, expected, strict=True)]
+        row[f"{way}_error"] = f"{max(errors):.1e}"
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         function(q, k, v)
-        row[f"{way}_mb"] = round((torch.cuda.max_memory_allocated() - before - result.nbytes) / 1e6)
+        row[f"{way}_mb"] = round((torch.cuda.max_memory_allocated() - before - results[0].nbytes) / 1e6)
     samples: dict[str, list[float]] = {way: [] for way in ways}
     for way in harness.in_turns(list(ways), arguments.rounds):
         samples[way].append(_milliseconds(ways[way], q, k, v))
@@ -115,6 +138,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=["float16", "bfloat16"], default="bfloat16")
     parser.add_argument("--length", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--backward", action="store_true", help="a forward and a backward pass")
     parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
     arguments = parser.parse_args()
     rows = (_measure(*program, arguments) for program in _programs(arguments.length))

@@ -339,13 +339,11 @@ CompileOptions CompileOptions::resolve(const OptionOverrides& own) {
   return options;
 }
 
-CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
-  CompileResult result;
-  StageClock clock(result.times);
-  const auto start = HistoryClock::now();
-  TATARA_LOG(kGraph, "before the passes: ", print_graph(graph, true));
+namespace {
+
+/// Which processor the graph is for, and what passes and scheduler have to know of it.
+KernelTarget choose_target(const Graph& graph, const CompileOptions& options, ScheduleOptions& schedule_options) {
   KernelTarget target{chosen_target(options.vector_width), std::nullopt, options.code};
-  ScheduleOptions schedule_options = options.schedule;
   schedule_options.passes = options.passes;
   schedule_options.vector_bytes = target.cpu.vector_bytes();
   choose_gpu(graph, target, schedule_options);
@@ -353,6 +351,24 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
     schedule_options.passes.product_processors = schedule_options.gpu->multiprocessors;
     schedule_options.passes.float32_products = exact_float32_products();
   }
+  return target;
+}
+
+}  // namespace
+
+PassOptions passes_of(const Graph& graph, const CompileOptions& options) {
+  ScheduleOptions schedule_options = options.schedule;
+  choose_target(graph, options, schedule_options);
+  return schedule_options.passes;
+}
+
+CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
+  CompileResult result;
+  StageClock clock(result.times);
+  const auto start = HistoryClock::now();
+  TATARA_LOG(kGraph, "before the passes: ", print_graph(graph, true));
+  ScheduleOptions schedule_options = options.schedule;
+  const KernelTarget target = choose_target(graph, options, schedule_options);
   schedule_options.passes.thin_weights = ours_multiply();
   schedule_options.passes.vector_bytes = schedule_options.gpu ? 0 : target.cpu.vector_bytes();
   if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();

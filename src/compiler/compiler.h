@@ -53,6 +53,9 @@ struct CompileResult {
   int cache_hits = 0;
 };
 
+/// What passes over the graph are told of the processor that it is for.
+PassOptions passes_of(const Graph& graph, const CompileOptions& options);
+
 /// Thread-safe. Throws tatara::Error.
 CompileResult compile_graph(const Graph& graph, const CompileOptions& options);
 

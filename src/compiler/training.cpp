@@ -67,11 +67,20 @@ TrainingPlan compile_plan(const Graph& graph, const CompileOptions& options, std
   return plan;
 }
 
+namespace {
+
+/// As it is differentiated and cut.
+Graph form_to_cut(const Graph& graph, const std::vector<bool>& needs, const CompileOptions& options) {
+  const Graph form = differentiable_form(graph, needs, options.passes);
+  return with_generator_states(softmax_products(form, needs, passes_of(form, options)), options.passes);
+}
+
+}  // namespace
+
 TrainingStage::TrainingStage(const Graph& forward_graph_of, std::vector<bool> input_needs,
                              const CompileOptions& compile_options, std::vector<CompileResult>& results,
                              const ResultGroups* result_groups)
-    : graph(with_generator_states(differentiable_form(forward_graph_of, input_needs, compile_options.passes),
-                                  compile_options.passes)),
+    : graph(form_to_cut(forward_graph_of, input_needs, compile_options)),
       needs(std::move(input_needs)),
       options(compile_options) {
   ExprContext& ctx = graph.ctx();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "loops/kernel.h"
 #include "loops/product_layout.h"
@@ -13,7 +14,10 @@ namespace tatara::loops {
 /// One warpgroup loads: the rows of queries once for each tile, then blocks of keys and values into stages of shared memory. Each of the
 /// others has 64 rows of the tile. A matrix lies in boxes of 64 elements of all its rows, swizzled.
 struct AttentionLayout {
-  int64_t rows, keys, width, value_width;
+  int64_t rows, keys;
+  std::vector<int64_t> widths = {};        // of the products
+  std::vector<int64_t> value_widths = {};  // of the sums
+  std::vector<int> keys_of = {};           // likewise: which product's keys its values are (Attention::keys_of)
 
   static constexpr int64_t kGroup = ProductLayout::kGroup;
   static constexpr int64_t kGroupRows = ProductLayout::kGroupRows;
@@ -21,10 +25,20 @@ struct AttentionLayout {
   static constexpr int64_t kLoaderRegisters = ProductLayout::kLoaderRegisters;
   static constexpr int64_t kWidest = 256;  // of the heads
 
-  static AttentionLayout of(const Attention& a) { return {a.extent, a.block, a.queries.width, a.values.width}; }
-  /// What a program's heads get: as many rows and keys as a thread's registers have room for.
-  static AttentionLayout of_width(int64_t width, int64_t value_width) {
-    return {2 * kGroupRows, std::max(width, value_width) > 128 ? 64 : 128, width, value_width};
+  static AttentionLayout of(const Attention& a) {
+    AttentionLayout layout{a.extent, a.block};
+    for (const Attention::Score& score : a.scores) layout.widths.push_back(score.queries.width);
+    for (const Attention::Sum& sum : a.sums) {
+      layout.value_widths.push_back(sum.values.width);
+      layout.keys_of.push_back(a.keys_of(sum));
+    }
+    return layout;
+  }
+  /// Rows and keys that a thread's registers have room for, where `widest` is the widest of all matrices. All products and sums of a block
+  /// lie in registers at once.
+  static AttentionLayout of_width(int64_t widest, size_t products = 1, size_t sums = 1) {
+    if (products + sums == 2) return {2 * kGroupRows, widest > 128 ? 64 : 128};
+    return {2 * kGroupRows, widest > 128 ? 32 : 64};
   }
   int64_t groups() const { return rows / kGroupRows; }
   /// Blocks that a multiprocessor has at once.
@@ -33,9 +47,32 @@ struct AttentionLayout {
   static int64_t boxes(int64_t elements) { return (elements + TensorMap::kBox - 1) / TensorMap::kBox; }
   /// Of shared memory.
   static int64_t bytes(int64_t rows, int64_t elements) { return boxes(elements) * rows * TensorMap::kBoxBytes; }
-  int64_t query_bytes() const { return bytes(rows, width); }
-  int64_t key_bytes() const { return bytes(keys, width); }
-  int64_t stage_bytes() const { return key_bytes() + bytes(keys, value_width); }
+  /// Queries of the first products, one behind the other.
+  int64_t query_bytes(size_t products) const {
+    int64_t all = 0;
+    for (size_t i = 0; i < products; ++i) all += bytes(rows, widths[i]);
+    return all;
+  }
+  int64_t query_bytes() const { return query_bytes(widths.size()); }
+  /// Likewise keys, of a stage.
+  int64_t key_bytes(size_t products) const {
+    int64_t all = 0;
+    for (size_t i = 0; i < products; ++i) all += bytes(keys, widths[i]);
+    return all;
+  }
+  int64_t key_bytes() const { return key_bytes(widths.size()); }
+  /// Behind them the values of the first sums, as far as these are no product's keys.
+  int64_t value_bytes(size_t sums) const {
+    int64_t all = 0;
+    for (size_t i = 0; i < sums; ++i) all += keys_of[i] < 0 ? bytes(keys, value_widths[i]) : 0;
+    return all;
+  }
+  int64_t value_bytes() const { return value_bytes(value_widths.size()); }
+  /// Where the values of a sum begin in a stage.
+  int64_t values_at(size_t sum) const {
+    return keys_of[sum] < 0 ? key_bytes() + value_bytes(sum) : key_bytes(static_cast<size_t>(keys_of[sum]));
+  }
+  int64_t stage_bytes() const { return key_bytes() + value_bytes(); }
   /// Behind the stages are barriers of 8 bytes: two of the queries, then of each stage two that say that something is there (keys,
   /// values) and one that it is free.
   static constexpr int64_t kStageBarriers = 24, kQueryBarriers = 16;

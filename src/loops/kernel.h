@@ -330,31 +330,71 @@ struct Product {
 };
 
 /// Some rows of an attention: result(row, d) = the sum over keys of p(row, key) * values(key, d), where p is the softmax over keys of
-/// score(row, key), which the body of `each`, a vector loop over keys, computes from `product`, the product of a row of queries and a
-/// key, as float32. Then `done`, a vector loop over d, runs for each row and d, with `result`. No score lies in memory: keys come in blocks,
+/// score(row, key), the `share` that the body of `each`, a vector loop over keys, computes from `product`, the product of a row of queries
+/// and a key, as float32. Then `done`, a vector loop over d, runs for each row and d, with `result`. No score lies in memory: keys come in blocks,
 /// and what is summed so far is scaled where the largest score grows (Milakov and Gimelshein, "Online normalizer calculation for
 /// softmax", 2018; Dao et al., "FlashAttention", 2022). Where, and how, as Product's.
+///
+/// With kSum p is `share` itself, which may be computed from a second product, too, and there may be two sums: the gradients of an
+/// attention. "Queries" are then what rows are of, keys or queries.
 struct Attention {
   /// Matrices of half types in memory. Elements of a row lie beside each other; all else is a multiple of Product::Matrices::kAligned.
   struct Side {
+    friend bool operator==(const Side&, const Side&) = default;
     int buffer = -1;
     int64_t rows = 0, width = 0, row_stride = 0, offset = 0;
     std::array<int64_t, 2> batches = {1, 1}, batch_strides = {0, 0};
     std::array<Expr, 2> number;  // which of them
   };
-  Side queries, keys, values;
-  Expr first;          // row of the tile
-  int64_t extent = 0;  // rows of the tile
-  int64_t block = 0;   // keys of a block
-  Expr row, rows;      // symbol and range of rows; tiles may go past it
-  ScalarId product;
-  ScalarId score;
-  ScalarId result;
-  bool zero = false;  // what a row gets whose scores are all -infinity: zeros, else no numbers
-  std::unique_ptr<For> each, done;
+  /// A product of a row and a key, and what it is of.
+  struct Score {
+    Side queries, keys;
+    ScalarId product = kNoScalar;
+  };
+  /// Of shares of values, and what becomes of its elements.
+  struct Sum {
+    Side values;
+    ScalarId share = kNoScalar, result = kNoScalar;
+    std::unique_ptr<For> done;
+  };
+  enum class Form : uint8_t {
+    kSoftmax,
+    kSoftmaxOrZero,  // a row whose scores are all -infinity gives zeros, not what is no number
+    kSum
+  };
+  Form form = Form::kSoftmax;
+  std::vector<Score> scores;  // one or two
+  std::vector<Sum> sums;      // likewise
+  Expr first;                 // row of the tile
+  int64_t extent = 0;         // rows of the tile
+  int64_t block = 0;          // keys of a block
+  Expr row, rows;             // symbol and range of rows; tiles may go past it
+  ScalarId hidden;            // -infinity where neither keys nor values are needed
+  std::unique_ptr<For> each;
   /// A buffer of bools that says which blocks of keys are needed, at an index by the number of the block. -1: there is none.
   int table = -1;
   Expr table_index, table_block;
+  /// A buffer for the logarithm of each row's sum of exponentials, at an index by the row (+infinity where a row gives zeros). -1: none.
+  int norms = -1;
+  Expr norm_index;
+
+  int64_t keys() const { return scores[0].keys.rows; }
+  bool is_sum() const { return form == Form::kSum; }
+  /// Which product's keys are these values, too, which are then loaded once; -1: none's.
+  int keys_of(const Sum& sum) const {
+    for (size_t i = 0; i < scores.size(); ++i) {
+      if (sum.values == scores[i].keys) return static_cast<int>(i);
+    }
+    return -1;
+  }
+  template <typename Self, typename Fn>
+  static void each_side(Self& self, Fn&& fn) {
+    for (auto& score : self.scores) {
+      fn(score.queries);
+      fn(score.keys);
+    }
+    for (auto& sum : self.sums) fn(sum.values);
+  }
 };
 
 using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose, Sort, Product, Attention>;

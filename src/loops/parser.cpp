@@ -1,7 +1,6 @@
 #include "loops/parser.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -15,15 +14,7 @@ namespace {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) {
-    while (!text.empty()) {
-      const size_t end = text.find('\n');
-      const std::string_view line = trimmed(text.substr(0, end));
-      if (!line.empty()) lines_.push_back(line);
-      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    }
-    kernel_.ctx = std::make_shared<ExprContext>();
-  }
+  explicit Parser(std::string_view text) : lines_(lines_of(text)) { kernel_.ctx = std::make_shared<ExprContext>(); }
 
   Kernel run() {
     header();
@@ -51,20 +42,18 @@ class Parser {
   }
 
   int64_t integer(std::string_view text) const {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) fail(str_cat("not an integer: ", text));
-    return value;
+    const auto value = whole_number<int64_t>(text);
+    if (!value) fail(str_cat("not an integer: ", text));
+    return *value;
   }
 
   double real(std::string_view text) const {
     if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
     if (text == "inf") return std::numeric_limits<double>::infinity();
     if (text == "-inf") return -std::numeric_limits<double>::infinity();
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) fail(str_cat("not a number: ", text));
-    return value;
+    const auto value = whole_number<double>(text);
+    if (!value) fail(str_cat("not a number: ", text));
+    return *value;
   }
 
   Expr expr(std::string_view text) const {
@@ -433,8 +422,7 @@ class Parser {
     result.rows = expr(part(" {"));
     result.row = kernel_.ctx->loop_symbol(name, result.rows);
     ++at_;
-    Stmt inner = loop();
-    result.each = std::make_unique<For>(std::move(std::get<For>(inner)));
+    result.each = std::make_unique<For>(std::get<For>(loop()));
     if (line() != "}") fail("a product has no end");
     ++at_;
     return result;
@@ -456,16 +444,26 @@ class Parser {
       s.number[1] = expr(part(mark));
       return s;
     };
-    take(text, "attention ");
-    result.product = typed(part(" rows "));
+    take(text, "attention rows ");
     result.extent = integer(part(" from "));
     result.first = expr(part(" keys "));
     result.block = integer(part(" "));
-    result.zero = part(" result ") == "zero";
-    result.result = typed(part(" of "));
-    result.queries = side("] and ");
-    result.keys = side("] and ");
-    result.values = side("]");
+    const std::string_view form = part(" product ");
+    using Form = Attention::Form;
+    result.form = form == "sum" ? Form::kSum : form == "softmax" ? Form::kSoftmax : Form::kSoftmaxOrZero;
+    do {
+      Attention::Score& score = result.scores.emplace_back();
+      score.product = typed(part(" of "));
+      score.queries = side("] and ");
+      score.keys = side("]");
+    } while (take(text, " product "));
+    while (take(text, " result ")) {
+      Attention::Sum& sum = result.sums.emplace_back();
+      sum.result = typed(part(" of "));
+      sum.values = side("]");
+    }
+    if (take(text, " norms b")) result.norms = static_cast<int>(integer(part("[")));
+    const std::string_view norm_index = result.norms >= 0 ? part("]") : std::string_view();
     if (take(text, " where b")) {
       result.table = static_cast<int>(integer(part("[")));
       const std::string_view index = part("] of "), block = part(" in ");
@@ -477,14 +475,18 @@ class Parser {
     const std::string_view name = part(" in ");
     result.rows = expr(part(" {"));
     result.row = kernel_.ctx->loop_symbol(name, result.rows);
+    if (result.norms >= 0) result.norm_index = expr(norm_index);
     ++at_;
-    for (std::unique_ptr<For>* each : {&result.each, &result.done}) {
-      Stmt inner = loop();
-      *each = std::make_unique<For>(std::move(std::get<For>(inner)));
-    }
+    result.each = std::make_unique<For>(std::get<For>(loop()));
+    for (Attention::Sum& sum : result.sums) sum.done = std::make_unique<For>(std::get<For>(loop()));
     text = line();
-    if (!take(text, "} score ")) fail("an attention has no end");
-    result.score = value(text);
+    if (!take(text, "} hidden ")) fail("an attention has no end");
+    ScalarId* next = &result.hidden;
+    for (Attention::Sum& sum : result.sums) {
+      *next = value(part(" share "));
+      next = &sum.share;
+    }
+    *next = value(text);
     ++at_;
     return result;
   }

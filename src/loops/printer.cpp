@@ -260,23 +260,33 @@ class Printer {
                       " strides ", s.batch_strides[0], " ", s.batch_strides[1], " ", s.row_stride, " offset ", s.offset,
                       " at [", s.number[0].str(), "] [", s.number[1].str(), "]");
     };
-    out_ += str_cat("attention ", typed(a.product), " rows ", a.extent, " from ", a.first.str(), " keys ", a.block,
-                    a.zero ? " zero" : " nan", " result ", typed(a.result));
-    side(" of ", a.queries);
-    side(" and ", a.keys);
-    side(" and ", a.values);
+    const char* const form = a.is_sum() ? "sum" : a.form == Attention::Form::kSoftmax ? "softmax" : "softmax_or_zero";
+    out_ += str_cat("attention rows ", a.extent, " from ", a.first.str(), " keys ", a.block, " ", form);
+    for (const Attention::Score& score : a.scores) {
+      out_ += " product " + typed(score.product);
+      side(" of ", score.queries);
+      side(" and ", score.keys);
+    }
+    for (const Attention::Sum& sum : a.sums) {
+      out_ += " result " + typed(sum.result);
+      side(" of ", sum.values);
+    }
+    if (a.norms >= 0) out_ += str_cat(" norms b", a.norms, "[", a.norm_index.str(), "]");
     if (a.table >= 0) {
       out_ += str_cat(" where b", a.table, "[", a.table_index.str(), "] of ", a.table_block.str(), " in ",
-                      (a.keys.rows + a.block - 1) / a.block);
+                      (a.keys() + a.block - 1) / a.block);
     }
     out_ += str_cat(" row ", a.row.str(), " in ", a.rows.str(), " {\n");
-    for (const For* each : {a.each.get(), a.done.get()}) {
+    const auto inner = [&](const For& each) {
       indent(depth + 1);
-      statement(*each, depth + 1);
+      statement(each, depth + 1);
       out_ += "\n";
-    }
+    };
+    inner(*a.each);
+    for (const Attention::Sum& sum : a.sums) inner(*sum.done);
     indent(depth);
-    out_ += "} score " + value(a.score);
+    out_ += "} hidden " + value(a.hidden);
+    for (const Attention::Sum& sum : a.sums) out_ += " share " + value(sum.share);
   }
   void statement(const If& branch, int depth) {
     out_ += "if " + value(branch.condition) + " {\n";
@@ -412,28 +422,39 @@ class Verifier {
     loop(*product.each, false, in_vector);
   }
   void check_attention(const Attention& a, bool in_vector) {
-    for (const For* each : {a.each.get(), a.done.get()}) {
-      TATARA_CHECK(!in_vector && each->kind == LoopKind::kVector && each->carried.empty(), "no such attention in ",
-                   kernel_.name);
-    }
-    for (const Attention::Side* side : {&a.queries, &a.keys, &a.values}) {
-      buffer(side->buffer);
+    const auto is_plain = [](const For& each) { return each.kind == LoopKind::kVector && each.carried.empty(); };
+    const bool plain = std::all_of(a.sums.begin(), a.sums.end(), [&](const auto& sum) { return is_plain(*sum.done); });
+    TATARA_CHECK(!in_vector && is_plain(*a.each) && plain, "no such attention in ", kernel_.name);
+    Attention::each_side(a, [&](const Attention::Side& side) {
+      buffer(side.buffer);
       const auto aligned = [](int64_t n) { return n % Product::Matrices::kAligned == 0; };
-      TATARA_CHECK(side->rows > 0 && side->width > 0 && aligned(side->width) && side->row_stride > 0 &&
-                       aligned(side->row_stride) && aligned(side->offset) && aligned(side->batch_strides[0]) &&
-                       aligned(side->batch_strides[1]) && side->batches[0] > 0 && side->batches[1] > 0,
+      TATARA_CHECK(side.rows > 0 && side.width > 0 && aligned(side.width) && side.row_stride > 0 &&
+                       aligned(side.row_stride) && aligned(side.offset) && aligned(side.batch_strides[0]) &&
+                       aligned(side.batch_strides[1]) && side.batches[0] > 0 && side.batches[1] > 0,
                    "an operand that the copy engine does not take in ", kernel_.name);
-    }
+    });
     TATARA_CHECK(a.extent % 64 == 0 && a.extent > 0 && a.block % 16 == 0 && a.block > 0 && a.block <= 128 &&
-                     a.queries.width == a.keys.width && a.keys.rows == a.values.rows && a.queries.width <= 256 &&
-                     a.values.width <= 256,
+                     !a.scores.empty() && a.scores.size() <= (a.is_sum() ? 2 : 1) && !a.sums.empty() &&
+                     a.sums.size() <= (a.is_sum() ? 2 : 1) && (a.norms < 0 || !a.is_sum()),
                  "tiles of an attention in ", kernel_.name);
     if (a.table >= 0) buffer(a.table);
-    define(a.product);
+    if (a.norms >= 0) buffer(a.norms);
+    for (const Attention::Score& score : a.scores) {
+      TATARA_CHECK(score.queries.width == score.keys.width && score.queries.width <= 256 &&
+                       score.keys.rows == a.keys() && score.queries.rows == a.scores[0].queries.rows,
+                   "matrices of an attention in ", kernel_.name);
+      define(score.product);
+    }
     loop(*a.each, false, in_vector);
-    use(a.score);
-    define(a.result);
-    loop(*a.done, false, in_vector);
+    use(a.hidden);
+    for (const Attention::Sum& sum : a.sums) {
+      TATARA_CHECK(sum.values.width <= 256 && sum.values.rows == a.keys(), "values of an attention in ", kernel_.name);
+      use(sum.share);
+    }
+    for (const Attention::Sum& sum : a.sums) {
+      define(sum.result);
+      loop(*sum.done, false, in_vector);
+    }
   }
   void check_matrices(const Product::Matrices& m, size_t parts) {
     const auto aligned = [](int64_t n) { return n % Product::Matrices::kAligned == 0; };

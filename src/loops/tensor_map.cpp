@@ -19,9 +19,13 @@ std::vector<TensorMap> tensor_maps(const Kernel& kernel) {
     maps.push_back(std::move(map));
   };
   if (const Attention* a = attention_of(kernel); a != nullptr) {
-    add(TensorMap::of(a->queries, a->extent), a->queries.buffer);
-    add(TensorMap::of(a->keys, a->block), a->keys.buffer);
-    add(TensorMap::of(a->values, a->block), a->values.buffer);
+    for (const Attention::Score& score : a->scores) {
+      add(TensorMap::of(score.queries, a->extent), score.queries.buffer);
+      add(TensorMap::of(score.keys, a->block), score.keys.buffer);
+    }
+    for (const Attention::Sum& sum : a->sums) {
+      if (a->keys_of(sum) < 0) add(TensorMap::of(sum.values, a->block), sum.values.buffer);
+    }
     return maps;
   }
   const Product* product = product_of(kernel);

@@ -64,8 +64,8 @@ struct TensorMap {
 /// The kernel's product; null: it has none.
 const Product* product_of(const Kernel& kernel);
 const Attention* attention_of(const Kernel& kernel);
-/// Of a kernel's product over matrices: the left operand's and the right one's. Of its attention: queries', keys' and values'. Empty for
-/// other kernels.
+/// Of a kernel's product over matrices: the left operand's and the right one's. Of its attention: queries' and keys' of each
+/// product, and values'. Empty for other kernels.
 std::vector<TensorMap> tensor_maps(const Kernel& kernel);
 
 }  // namespace tatara::loops

@@ -13,19 +13,48 @@ namespace {
 
 using Kind = LoweredNode::Kind;
 
-/// The node of the scores that an attention's first operand is computed from.
-const LoweredNode& scores_of(State& s, const LoweredNode& attention) {
-  ValueId v = attention.operands[0];
-  for (;;) {
-    const LoweredNode* node = s.producer(v);
-    TATARA_CHECK(node != nullptr, "an attention without scores");
-    if (node->kind == Kind::kScores) return *node;
-    const auto* const inside = std::find_if(node->operands.begin(), node->operands.end(), [&](ValueId operand) {
-      return s.values[static_cast<size_t>(operand)].inside;
-    });
-    TATARA_CHECK(inside != node->operands.end(), "an attention without scores");
-    v = *inside;
+/// What an attention's node says. `hidden`: the operand that is -infinity where nothing is needed. `turned`: its rows are keys.
+struct AttentionForm {
+  Attention::Form form;
+  int hidden = 0;
+  int table = -1;  // operand
+  bool turned = false;
+  struct Sum {
+    int shares, values;  // operands
+  };
+  std::vector<Sum> sums = {{0, 1}};
+};
+
+AttentionForm form_of(const LoweredNode& node) {
+  const std::vector<Arg>& args = node.node().args;
+  const auto flag = [&](size_t at) { return std::get<bool>(std::get<Scalar>(args[at])); };
+  if (std::holds_alternative<Scalar>(args[3])) {  // attention_values
+    return {flag(3) ? Attention::Form::kSoftmaxOrZero : Attention::Form::kSoftmax, 0, node.operand_number(2)};
   }
+  if (node.node().outputs.size() == 1) return {Attention::Form::kSum, 2, node.operand_number(3), flag(4)};
+  return {Attention::Form::kSum, 2, node.operand_number(5), flag(6), {{0, 1}, {3, 4}}};
+}
+
+/// The nodes of the products that shares are computed from.
+std::vector<const LoweredNode*> scores_of(State& s, const LoweredNode& attention) {
+  std::vector<const LoweredNode*> found;
+  std::vector<ValueId> open = read_inside(attention);
+  FlatSet<ValueId> seen;
+  while (!open.empty()) {
+    const ValueId v = open.back();
+    open.pop_back();
+    if (!s.values[static_cast<size_t>(v)].inside || seen.contains(v)) continue;
+    seen.insert(v);
+    const LoweredNode* node = s.producer(v);
+    if (node->kind == Kind::kScores) {
+      found.push_back(node);
+    } else {
+      open.insert(open.end(), node->operands.begin(), node->operands.end());
+    }
+  }
+  TATARA_CHECK(!found.empty(), "an attention without scores");
+  std::sort(found.begin(), found.end(), [](const LoweredNode* a, const LoweredNode* b) { return a->id < b->id; });
+  return found;
 }
 
 /// The matrices as they lie in memory; `first`: which matrix of the last two dims. nullopt: the copy engine does not take them.
@@ -58,6 +87,7 @@ class AttentionEmitter {
       : s_(s),
         unit_(unit),
         node_(*s.nodes[static_cast<size_t>(s.units[static_cast<size_t>(unit)].node)]),
+        form_(form_of(node_)),
         scores_(scores_of(s, node_)),
         group_(s.units[static_cast<size_t>(unit)].group),
         value_(node_.node().outputs[0]),
@@ -67,13 +97,19 @@ class AttentionEmitter {
     const std::vector<Expr>& sizes = node_.result().sizes;
     const std::vector<Expr> at = *index_map(s_, *group_.space, sizes, true);
     Attention attention;
-    attention.queries = side(scores_.operands[0], at);
-    attention.keys = side(scores_.operands[1], at);
-    attention.values = side(node_.operands[1], at);
-    const AttentionLayout layout = AttentionLayout::of_width(attention.queries.width, attention.values.width);
+    attention.form = form_.form;
+    for (const LoweredNode* scores : scores_) {
+      Attention::Score& score = attention.scores.emplace_back();
+      score.queries = side(scores->operands[form_.turned ? 1 : 0], at);
+      score.keys = side(scores->operands[form_.turned ? 0 : 1], at);
+    }
+    for (const AttentionForm::Sum& sum : form_.sums)
+      attention.sums.emplace_back().values = side(operand(sum.values), at);
+    int64_t widest = 0;
+    Attention::each_side(attention, [&](const Attention::Side& each) { widest = std::max(widest, each.width); });
+    const AttentionLayout layout = AttentionLayout::of_width(widest, attention.scores.size(), attention.sums.size());
     attention.extent = layout.rows;
     attention.block = layout.keys;
-    attention.zero = std::get<bool>(std::get<Scalar>(node_.node().args[3]));
     attention.row = at[2];
     attention.rows = sizes[2];
     NestPlan plan;
@@ -84,37 +120,43 @@ class AttentionEmitter {
     const Expr tiles = s_.simplify(ctx().ceildiv(sizes[2], extent));
     const Expr tile = s_.pooled_symbol(tiles, kTileSymbol);
     plan.outer.push_back({tile, tiles, LoopKind::kParallel, tile, Expr()});
-    // Later rows have more to do where masks are causal: they come first.
-    const Expr place = s_.simplify(tiles - ctx().constant(1) - tile);
+    // Where masks are causal later queries have more to do, and earlier keys: they come first.
+    const Expr place = form_.turned ? tile : s_.simplify(tiles - ctx().constant(1) - tile);
     attention.first = s_.simplify(place * extent);
-    if (node_.operands.size() > 2) add_table(attention, {at[0], at[1], place});
+    if (form_.table >= 0) add_table(attention, {at[0], at[1], place});
     for (const LoopSpec& loop : plan.outer) nest_.open_loop(loop.var, loop.extent, loop.kind);
     nest_.location = &node_.node().location;
-    nest_.fused(scores_);
+    for (const LoweredNode* scores : scores_) nest_.fused(*scores);
     nest_.fused(node_);
     s_.note(s_.name_of(value_),
             str_cat("attention in one kernel, in tiles of ", attention.extent, " rows and ", attention.block, " keys"));
     nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
       return read(v, indices, mask);
     };
-    const Expr keys = scores_.result().sizes[3];
+    const Expr keys = scores_[0]->result().sizes[form_.turned ? 2 : 3];
     const Expr key = s_.pooled_symbol(keys, kKeySymbol);
     nest_.open_attention(attention, key, keys);
-    product_ = attention.product;
-    place_ = {at[0], at[1], at[2], key};
-    attention.score = nest_.eval(node_.operands[0], place_);
-    nest_.begin_results(attention, at[3], sizes[3]);
-    result_ = attention.result;
+    for (const Attention::Score& score : attention.scores) products_.push_back(score.product);
+    place_ = {at[0], at[1], form_.turned ? key : at[2], form_.turned ? at[2] : key};
+    for (size_t i = 0; i < form_.sums.size(); ++i)
+      attention.sums[i].share = nest_.eval(operand(form_.sums[i].shares), place_);
+    attention.hidden = nest_.eval(operand(form_.hidden), place_);
+    nest_.end_scores(attention);
+    nest_.begin_results(attention, attention.sums[0], at[3], sizes[3]);
+    result_ = attention.sums[0].result;
     store_members(s_, nest_, group_);
+    nest_.end_results(attention, attention.sums[0]);
+    if (node_.node().outputs.size() > 1) attention.is_sum() ? add_sum(attention, at) : add_norms(attention, at);
     nest_.close_attention(std::move(attention));
     for (size_t i = 0; i < plan.outer.size(); ++i) nest_.close_loop({});
-    Expr work = ctx().constant(2) * keys * (scores_.operand(0).sizes[3] + sizes[3]);
+    Expr work = ctx().constant(2) * keys * sizes[3];
+    for (const LoweredNode* scores : scores_) work = work + ctx().constant(2) * keys * scores->operand(0).sizes[3];
     for (size_t d = 0; d < 3; ++d) work = work * sizes[d];
     finish_kernel(s_, nest_, std::move(kernel_), plan, s_.simplify(work));
   }
 
  private:
-  static constexpr size_t kTileSymbol = 900, kKeySymbol = 901, kBlockSymbol = 902;  // of the pool: no dim's
+  static constexpr size_t kTileSymbol = 900, kKeySymbol = 901, kBlockSymbol = 902, kElementSymbol = 903;  // no dim's
 
   ExprContext& ctx() { return s_.ctx; }
 
@@ -134,15 +176,39 @@ class AttentionEmitter {
     return *side;
   }
 
+  ValueId operand(int number) const { return node_.operands[static_cast<size_t>(number)]; }
+
+  /// What becomes of the second sum: it is stored.
+  void add_sum(Attention& attention, const std::vector<Expr>& at) {
+    const ValueId v = node_.node().outputs[1];
+    const ValueInfo& info = s_.values[static_cast<size_t>(v)];
+    TATARA_CHECK(info.storage.has_value(), s_.name_of(v), " has no memory");
+    const Expr width = s_.graph.type(v).sizes[3], element = s_.pooled_symbol(width, kElementSymbol);
+    nest_.begin_results(attention, attention.sums[1], element, width);
+    const std::vector<Expr> place{at[0], at[1], at[2], element};
+    nest_.store(v, *info.storage, place, attention.sums[1].result);
+    nest_.end_results(attention, attention.sums[1]);
+  }
+
+  /// Where the second result lies: [batch, heads, rows, 1].
+  void add_norms(Attention& attention, const std::vector<Expr>& at) {
+    const ValueInfo& info = s_.values[static_cast<size_t>(node_.node().outputs[1])];
+    if (!info.storage) return;
+    attention.norms = nest_.buffer_arg(info.storage->buffer, true);
+    Expr index = info.storage->offset.valid() ? info.storage->offset : ctx().constant(0);
+    for (size_t d = 0; d < 3; ++d) index = index + at[d] * (*info.storage->strides)[d];
+    attention.norm_index = s_.simplify(index);
+  }
+
   /// Which blocks are needed, for the tile of rows at `place`: batch, head and number.
   void add_table(Attention& attention, std::vector<Expr> place) {
-    const ValueId v = node_.operands[2];
+    const ValueId v = operand(form_.table);
     const ValueInfo& info = s_.values[static_cast<size_t>(base_of(s_, v))];
     TATARA_CHECK(info.storage.has_value(), s_.name_of(v), " has no memory");
     const std::vector<Expr>& sizes = s_.graph.type(v).sizes;
     attention.table = nest_.buffer_arg(info.storage->buffer, false);
-    attention.table_block = s_.pooled_symbol(ctx().constant(attention.keys.rows / attention.block), kBlockSymbol);
-    place.push_back(attention.table_block);
+    attention.table_block = s_.pooled_symbol(ctx().constant(attention.keys() / attention.block), kBlockSymbol);
+    place.insert(place.begin() + (form_.turned ? 2 : 3), attention.table_block);
     Expr index = info.storage->offset.valid() ? info.storage->offset : ctx().constant(0);
     for (size_t d = 0; d < sizes.size(); ++d) {
       if (!sizes[d].is_const(1)) index = index + place[d] * (*info.storage->strides)[d];
@@ -152,11 +218,12 @@ class AttentionEmitter {
 
   std::optional<ScalarId> read(ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
     if (v == value_) return result_;
-    if (v == scores_.node().outputs[0]) {
+    for (size_t i = 0; i < scores_.size(); ++i) {
+      if (v != scores_[i]->node().outputs[0]) continue;
       for (size_t d = 0; d < indices.size(); ++d) {
         if (!(s_.simplify(indices[d]) == s_.simplify(place_[d]))) throw Unsupported("scores of another place");
       }
-      return product_;
+      return products_[i];
     }
     return load_from_others(s_, nest_, unit_, v, indices, mask);
   }
@@ -164,24 +231,44 @@ class AttentionEmitter {
   State& s_;
   const int unit_;
   const LoweredNode& node_;
-  const LoweredNode& scores_;
+  const AttentionForm form_;
+  const std::vector<const LoweredNode*> scores_;
   const Group& group_;
   const ValueId value_;
   loops::Kernel kernel_;
   NestBuilder nest_;
   std::vector<Expr> place_;  // of a score
-  ScalarId product_ = loops::kNoScalar, result_ = loops::kNoScalar;
+  std::vector<ScalarId> products_;
+  ScalarId result_ = loops::kNoScalar;
 };
 
 }  // namespace
 
 void realise_matrices(State& s, const LoweredNode& node, const std::function<void(ValueId)>& realise,
                       const std::function<void(ValueId)>& copy) {
-  for (size_t i = node.kind == Kind::kAttention ? 1 : 0; i < node.operands.size(); ++i) {
-    const ValueId v = node.operands[i];
+  const bool scores = node.kind == Kind::kScores;
+  const auto matrix = [&](ValueId v) {
     realise(v);
-    if (i == 2 || !attention_side(s, v)) copy(v);
+    if (!attention_side(s, v)) copy(v);
+  };
+  if (scores) {
+    matrix(node.operands[0]);
+    matrix(node.operands[1]);
+    return;
   }
+  const AttentionForm form = form_of(node);
+  for (const AttentionForm::Sum& sum : form.sums) matrix(node.operands[static_cast<size_t>(sum.values)]);
+  if (form.table < 0) return;
+  realise(node.operands[static_cast<size_t>(form.table)]);
+  copy(node.operands[static_cast<size_t>(form.table)]);
+}
+
+std::vector<ValueId> read_inside(const LoweredNode& node) {
+  const AttentionForm form = form_of(node);
+  std::vector<ValueId> read;
+  for (const AttentionForm::Sum& sum : form.sums) read.push_back(node.operands[static_cast<size_t>(sum.shares)]);
+  if (form.hidden > 0) read.push_back(node.operands[static_cast<size_t>(form.hidden)]);
+  return read;
 }
 
 FlatSet<ValueId> operator_reads(State& s, const LoweredNode& node) {
@@ -190,20 +277,26 @@ FlatSet<ValueId> operator_reads(State& s, const LoweredNode& node) {
     for (const ValueId v : node.operands) reads.insert(base_of(s, v));
     return reads;
   }
-  const LoweredNode& scores = scores_of(s, node);
-  for (const ValueId v : {scores.operands[0], scores.operands[1], node.operands[1]}) reads.insert(base_of(s, v));
-  if (node.operands.size() > 2) reads.insert(base_of(s, node.operands[2]));
+  const std::vector<const LoweredNode*> scores = scores_of(s, node);
+  const AttentionForm form = form_of(node);
+  for (const LoweredNode* each : scores) {
+    for (const ValueId v : each->operands) reads.insert(base_of(s, v));
+  }
+  for (const AttentionForm::Sum& sum : form.sums)
+    reads.insert(base_of(s, node.operands[static_cast<size_t>(sum.values)]));
+  if (form.table >= 0) reads.insert(base_of(s, node.operands[static_cast<size_t>(form.table)]));
   loops::Kernel scratch;
   NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
   nest.access = [&](ValueId v, const std::vector<Expr>&, ScalarId) -> std::optional<ScalarId> {
-    const bool product = v == scores.node().outputs[0];
+    const bool product = std::any_of(scores.begin(), scores.end(),
+                                     [v](const LoweredNode* each) { return v == each->node().outputs[0]; });
     if (!product && !s.values[static_cast<size_t>(v)].root) return std::nullopt;
     if (!product) reads.insert(v);
     return nest.new_scalar(compute_dtype(s.graph.type(v).dtype));
   };
   std::vector<Expr> indices;
-  for (const Expr size : scores.result().sizes) indices.push_back(s.pooled_symbol(size, indices.size()));
-  nest.eval(node.operands[0], indices);
+  for (const Expr size : scores[0]->result().sizes) indices.push_back(s.pooled_symbol(size, indices.size()));
+  for (const ValueId v : read_inside(node)) nest.eval(v, indices);
   return reads;
 }
 

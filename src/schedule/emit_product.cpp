@@ -206,7 +206,7 @@ bool product_takes(State& s, const Unit& unit, const Member& member, double ops)
 
 void emit_product(State& s, int unit) {
   const Unit& u = s.units[static_cast<size_t>(unit)];
-  if (u.group.members.empty()) return;
+  if (u.group.members.empty() && s.graph.node(u.node).outputs.size() == 1) return;
   if (s.nodes[static_cast<size_t>(u.node)]->kind == LoweredNode::Kind::kAttention) return emit_attention(s, unit);
   ProductEmitter(s, unit).run();
 }

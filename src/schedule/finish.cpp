@@ -90,18 +90,21 @@ class Detacher {
         use(product->each->extent);
         visit(*product->each->body, use, define);
       } else if (auto* attention = std::get_if<loops::Attention>(&stmt)) {
-        for (loops::Attention::Side* side : {&attention->queries, &attention->keys, &attention->values}) {
-          for (Expr& number : side->number) use(number);
-        }
+        loops::Attention::each_side(*attention, [&](loops::Attention::Side& side) {
+          for (Expr& number : side.number) use(number);
+        });
         use(attention->first);
         if (attention->table >= 0) {
-          Expr blocks = s_.ctx.constant(attention->keys.rows / attention->block);
+          Expr blocks = s_.ctx.constant(attention->keys() / attention->block);
           define(attention->table_block, blocks);
           use(attention->table_index);
         }
         define(attention->row, attention->rows);
         use(attention->rows);
-        for (loops::For* each : {attention->each.get(), attention->done.get()}) {
+        if (attention->norms >= 0) use(attention->norm_index);
+        std::vector<loops::For*> own{attention->each.get()};
+        for (const loops::Attention::Sum& sum : attention->sums) own.push_back(sum.done.get());
+        for (loops::For* each : own) {
           define(each->var, each->extent);
           use(each->extent);
           visit(*each->body, use, define);

@@ -144,7 +144,7 @@ Trial try_member(State& s, const Space& space, const std::vector<Member>& others
       return fake;
     }
     const Member* other = member_of(others, s, v);
-    TATARA_CHECK(other != nullptr, "a value of the group without a member");
+    if (other == nullptr) throw CannotFuse{"the kernel only stores it"};  // a second result
     auto at = index_map(s, space, *other->sizes, other->full);
     if (!at) throw CannotFuse{"sizes differ"};  // by what is known since
     if (other->kind == Member::Kind::kReduce) {

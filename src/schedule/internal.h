@@ -354,6 +354,8 @@ void realise_matrices(State& s, const LoweredNode& node, const std::function<voi
                       const std::function<void(ValueId)>& copy);
 /// What an operator with a step of its own reads from memory.
 FlatSet<ValueId> operator_reads(State& s, const LoweredNode& node);
+/// Operands of an attention that are computed from its scores.
+std::vector<ValueId> read_inside(const LoweredNode& node);
 void emit_attention(State& s, int unit);
 
 // ---- host_calls.cpp ----

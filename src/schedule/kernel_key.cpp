@@ -114,11 +114,19 @@ class KeyWriter {
     all(buffer, rows, width, row_stride, offset, batches[0], batches[1], batch_strides[0], batch_strides[1], number[0],
         number[1]);
   }
+  void put(const loops::Attention::Score& score) {
+    const auto& [queries, keys, product] = score;
+    all(queries, keys, product);
+  }
+  void put(const loops::Attention::Sum& sum) {
+    const auto& [values, share, result, done] = sum;
+    all(values, share, result, done);
+  }
   void put(const loops::Attention& attention) {
-    const auto& [queries, keys, values, first, extent, block, row, rows, product, score, result, zero, each, done,
-                 table, table_index, table_block] = attention;
-    all(queries, keys, values, first, extent, block, row, rows, product, score, result, zero, each, done, table,
-        table_index, table_block);
+    const auto& [form, scores, sums, first, extent, block, row, rows, hidden, each, table, table_index, table_block,
+                 norms, norm_index] = attention;
+    all(form, scores, sums, first, extent, block, row, rows, hidden, each, table, table_index, table_block, norms,
+        norm_index);
   }
   void put(const loops::BufferArg& arg) {
     const auto& [name, dtype, kind, numel] = arg;

@@ -115,20 +115,23 @@ void NestBuilder::close_product(loops::Product product) {
 void NestBuilder::open_attention(loops::Attention& attention, Expr key, Expr keys) {
   open_loop(key, keys, loops::LoopKind::kVector);
   symbol_depth_[attention.row] = depth();
-  attention.product = new_scalar(DType::kFloat32);
+  for (loops::Attention::Score& score : attention.scores) score.product = new_scalar(DType::kFloat32);
 }
 
-void NestBuilder::begin_results(loops::Attention& attention, Expr element, Expr elements) {
-  attention.each = take_loop(attention.row);
+void NestBuilder::end_scores(loops::Attention& attention) { attention.each = take_loop(attention.row); }
+
+void NestBuilder::begin_results(const loops::Attention& attention, loops::Attention::Sum& sum, Expr element,
+                                Expr elements) {
   open_loop(element, elements, loops::LoopKind::kVector);
   symbol_depth_[attention.row] = depth();
-  attention.result = new_scalar(DType::kFloat32);
+  sum.result = new_scalar(DType::kFloat32);
 }
 
-void NestBuilder::close_attention(loops::Attention attention) {
-  attention.done = take_loop(attention.row);
-  put(depth(), std::move(attention));
+void NestBuilder::end_results(const loops::Attention& attention, loops::Attention::Sum& sum) {
+  sum.done = take_loop(attention.row);
 }
+
+void NestBuilder::close_attention(loops::Attention attention) { put(depth(), std::move(attention)); }
 
 std::vector<ScalarId> NestBuilder::carried_args() const {
   std::vector<ScalarId> args;

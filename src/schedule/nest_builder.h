@@ -52,9 +52,12 @@ class NestBuilder {
   /// Opens the loop over a product's columns, in which its rows are known too.
   void open_product(loops::Product& product, Expr column, Expr columns);
   void close_product(loops::Product product);
-  /// The loop over keys, in which scores are computed; the one over elements of a result's row, in which results are stored; the end.
+  /// The loop over keys, in which shares are computed; for each sum one over elements of a result's row, in which results are stored; the
+  /// end.
   void open_attention(loops::Attention& attention, Expr key, Expr keys);
-  void begin_results(loops::Attention& attention, Expr element, Expr elements);
+  void end_scores(loops::Attention& attention);
+  void begin_results(const loops::Attention& attention, loops::Attention::Sum& sum, Expr element, Expr elements);
+  void end_results(const loops::Attention& attention, loops::Attention::Sum& sum);
   void close_attention(loops::Attention attention);
   /// The carried values inside the innermost loop.
   std::vector<ScalarId> carried_args() const;

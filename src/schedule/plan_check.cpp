@@ -321,7 +321,8 @@ class Verifier {
       if (const auto* branch = std::get_if<loops::If>(&stmt)) count += look_ups(*branch->body);
       if (const auto* product = std::get_if<loops::Product>(&stmt)) count += look_ups(*product->each->body);
       if (const auto* attention = std::get_if<loops::Attention>(&stmt)) {
-        count += look_ups(*attention->each->body) + look_ups(*attention->done->body);
+        count += look_ups(*attention->each->body);
+        for (const loops::Attention::Sum& sum : attention->sums) count += look_ups(*sum.done->body);
       }
       if (const auto* loop = std::get_if<loops::For>(&stmt)) {
         count += look_ups(*loop->body) + (loop->combine_fn ? look_ups(*loop->combine_fn->body) : 0);

@@ -191,7 +191,9 @@ void mark_inside(State& s, const LoweredNode& node) {
 void note_near(State& s, const LoweredNode& node) {
   using Kind = LoweredNode::Kind;
   const auto count = [&](ValueId v) { ++s.values[static_cast<size_t>(v)].near; };
-  if (node.kind == Kind::kAttention) count(node.operands[0]);
+  if (node.kind == Kind::kAttention) {
+    for (const ValueId v : read_inside(node)) count(v);
+  }
   if (node.kind != Kind::kElement && node.kind != Kind::kView) return;
   const ValueId out = node.node().outputs[0];
   const ValueInfo& info = s.values[static_cast<size_t>(out)];
@@ -482,6 +484,7 @@ void choose_roots(State& s) {
         realise_matrices(
             s, *node, [&](ValueId v) { realise(s, v, wanted); }, [&](ValueId v) { make_root(s, v, true); });
         make_root(s, node->node().outputs[0], false);
+        for (size_t k = 1; k < node->node().outputs.size(); ++k) make_root(s, node->node().outputs[k], true);
         break;
       case Kind::kHost:
         for (const ValueId v : node->operands) realise(s, v, wanted);

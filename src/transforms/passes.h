@@ -25,6 +25,11 @@ Graph channels_last(const Graph& graph, const PassOptions& options = {});
 Graph own_products(const Graph& graph, const PassOptions& options = {});
 /// On GPUs, two products of half types with a softmax between them as an attention in one kernel, with what makes scores of the first one.
 Graph fuse_attention(const Graph& graph, const PassOptions& options = {});
+/// Likewise, in a graph of gradients: what these compute from scores, and products by it, as kernels that compute the scores again.
+Graph attention_gradients(const Graph& graph, const PassOptions& options = {});
+/// On GPUs, where gradients flow to the inputs marked: a softmax with the product behind it as one node that keeps a number for each
+/// row, the scores before it as a region that is computed again.
+Graph softmax_products(const Graph& graph, const std::vector<bool>& inputs, const PassOptions& options = {});
 /// Products of a computed matrix (a dequantised weight) with a few rows as reductions in whose loops the matrix is computed.
 Graph thin_products(const Graph& graph, const PassOptions& options = {});
 /// On CPUs: products of matrices that stay in the cache as reductions, where that is faster than the host's.

@@ -112,7 +112,7 @@ def test_passes_by_name() -> None:
 
 def test_list_is_the_pipelines() -> None:
     names = opt("--list").split()
-    assert names[:5] == ["canonicalize", "fuse_attention", "split_biases", "channels_last", "decompose"]
+    assert names[:5] == ["canonicalize", "fuse_attention", "attention_gradients", "split_biases", "channels_last"]
     assert {"cse", "dce"} <= set(names)
     assert len(names) == len(set(names))
 

@@ -25,7 +25,7 @@ class RangeFinder {
         this->block(*product->each->body);
       } else if (const auto* attention = std::get_if<Attention>(&stmt)) {
         this->block(*attention->each->body);
-        this->block(*attention->done->body);
+        for (const Attention::Sum& sum : attention->sums) this->block(*sum.done->body);
       }
     }
   }

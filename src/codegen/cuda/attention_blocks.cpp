@@ -35,7 +35,7 @@ AttentionBlocks::AttentionBlocks(GpuContext& gpu, const Attention& attention)
     }
   };
   outside(outside, kernel_.body);
-  can_skip_ = attention.table >= 0 || masks(attention.score, 0);
+  can_skip_ = attention.table >= 0 || masks(attention.hidden, 0);
 }
 
 const Scalar* AttentionBlocks::made(ScalarId id) const {
@@ -104,7 +104,7 @@ std::string AttentionBlocks::compare(const char* how, const std::string& a, cons
 
 std::string AttentionBlocks::needed(const Ends& ends) {
   ends_ = ends;
-  const std::string all = dead(attention_.score);
+  const std::string all = dead(attention_.hidden);
   const std::string alive = all == kNo ? kYes : ir_.binary("xor", "i1", all, kYes);
   if (attention_.table < 0) return alive;
   scope_.bind(attention_.table_block, ends.number);

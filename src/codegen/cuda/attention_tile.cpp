@@ -10,17 +10,17 @@ using namespace loops;
 namespace {
 
 constexpr int64_t kAttentionDeep = 16;  // elements that an instruction multiplies along the inner dimension
-constexpr int64_t kLine = TensorMap::kBoxBytes;
-constexpr const char* kStages = "@tatara_attention";
 constexpr const char *kLog2E = "0x3FF7154760000000", *kMinusLog2E = "0xBFF7154760000000";  // of e, as float32
-constexpr const char* kMinusInfinity = "0xFFF0000000000000";
+constexpr const char* kLog2 = "0x3FE62E4300000000";                                        // ln(2), likewise
+constexpr const char *kMinusInfinity = "0xFFF0000000000000", *kInfinity = "0x7FF0000000000000";
+constexpr const char* kNotANumber = "0x7FF8000000000000";
 
 constexpr int64_t in_units(int64_t bytes) { return bytes >> 4; }  // of a matrix descriptor
-constexpr int64_t kSwizzled = int64_t{1} << 62;
+constexpr int64_t kSwizzled = int64_t{1} << 62, kEightLines = in_units(8 * TensorMap::kBoxBytes) << 32;
 /// Fields of a matrix descriptor but the address (PTX ISA, "Matrix descriptor"), of rows along which the inner dimension goes.
-constexpr int64_t kAlong = kSwizzled | int64_t{1} << 16 | in_units(8 * kLine) << 32;
+constexpr int64_t kAlong = kSwizzled | int64_t{1} << 16 | kEightLines;
 /// Likewise, where it goes across rows; boxes are so many bytes apart.
-constexpr int64_t across(int64_t box) { return kSwizzled | in_units(box) << 16 | in_units(8 * kLine) << 32; }
+constexpr int64_t across(int64_t box) { return kSwizzled | in_units(box) << 16 | kEightLines; }
 
 std::string listed(const char* what, size_t count) {
   std::string all;
@@ -38,7 +38,7 @@ AttentionTile::AttentionTile(GpuContext& gpu, KernelEmitter& emitter, const Atte
       attention_(attention),
       layout_(AttentionLayout::of(attention)),
       needed_(gpu, attention),
-      dtype_(scope_.buffer(attention.queries.buffer).dtype) {}
+      dtype_(scope_.buffer(attention.sums[0].values.buffer).dtype) {}
 
 std::string AttentionTile::piece(const std::string& text, const std::string& results, const std::string& constraints,
                                  const std::string& operands) {
@@ -83,13 +83,19 @@ void AttentionTile::take_role(bool loads) {
   piece("setmaxnreg." + registers + ";", "void", "~{memory}", "");
 }
 
+/// Registers of a sum.
+size_t AttentionTile::sums(size_t sum) const {
+  return static_cast<size_t>(layout_.value_widths[sum] * AttentionLayout::kGroupRows / AttentionLayout::kGroup);
+}
 size_t AttentionTile::sums() const {
-  return static_cast<size_t>(layout_.value_width * AttentionLayout::kGroupRows / AttentionLayout::kGroup);
+  size_t all = 0;
+  for (size_t i = 0; i < attention_.sums.size(); ++i) all += sums(i);
+  return all;
 }
 size_t AttentionTile::products() const {
   return static_cast<size_t>(layout_.keys * AttentionLayout::kGroupRows / AttentionLayout::kGroup);
 }
-int64_t AttentionTile::blocks() const { return (attention_.keys.rows + attention_.block - 1) / attention_.block; }
+int64_t AttentionTile::blocks() const { return (attention_.keys() + attention_.block - 1) / attention_.block; }
 /// Where barriers begin, behind all stages.
 int64_t AttentionTile::bars() const { return layout_.query_bytes() + layout_.stages() * layout_.stage_bytes(); }
 
@@ -118,7 +124,7 @@ void AttentionTile::each_block(const std::vector<DType>& types, std::vector<Reg>
         const std::string first = ir_.binary("shl", "i64", word, "5");
         const std::string own = ir_.binary("add", "i64", first, lane);
         const std::string key = ir_.binary("mul", "i64", own, size);
-        const std::string last = at_most(add(key, attention_.block - 1), std::to_string(attention_.keys.rows - 1));
+        const std::string last = at_most(add(key, attention_.block - 1), std::to_string(attention_.keys() - 1));
         const std::string wanted =
             needed_.needed({first_row, last_row, key, last, at_most(own, std::to_string(blocks() - 1))});
         const std::string there = ir_.binary("and", "i1", ir_.assign("icmp ult i64 " + own + ", " + count), wanted);
@@ -141,97 +147,6 @@ void AttentionTile::each_block(const std::vector<DType>& types, std::vector<Reg>
         outer.pop_back();
       },
       ", !llvm.loop !2");
-}
-
-// ---- Loading -----------------------------------------------------------------------------------------------------------
-
-/// Boxes of a matrix, to the address `at`, which moves on, where `one` is true. The registers NAMErow, NAMEh, NAMEb say which of its rows,
-/// and which matrix.
-std::string AttentionTile::copies(const Attention::Side& side, int64_t rows, const std::string& name) const {
-  Ptx p;
-  for (int64_t box = 0; box < AttentionLayout::boxes(side.width); ++box) {
-    p("@one cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [at], [", name, "map, {",
-      box * TensorMap::kBox, ", ", name, "row, ", name, "h, ", name, "b}], [full];");
-    p("add.u32 at, at, ", rows * kLine, ";");
-  }
-  return p.take();
-}
-
-/// $0: base, $1: map, $2: first row, $3, $4: number of the matrix, $5: parity of the queries' round.
-std::string AttentionTile::query_loader() const {
-  Ptx p;
-  p("{");
-  p(".reg .pred p, one;");
-  p(".reg .b32 full, empty, other, at, qrow, qh, qb;");
-  p(".reg .b64 qmap;");
-  p("cvt.u32.u64 at, $0;");
-  p("mov.u64 qmap, $1;");
-  p("cvt.u32.u64 qrow, $2;");
-  p("cvt.u32.u64 qb, $3;");
-  p("cvt.u32.u64 qh, $4;");
-  p("xor.b32 other, $5, 1;");
-  p("add.u32 full, at, ", bars(), ";");
-  p("add.u32 empty, full, 8;");
-  p.wait("TAKEN", "empty", "other");
-  p("mov.u32 other, %tid.x;");
-  p("setp.eq.u32 one, other, 0;");
-  p("@one mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], ", layout_.query_bytes(), ";");
-  p.raw(copies(attention_.queries, layout_.rows, "q"));
-  return p.take() + "}";
-}
-
-/// $0: base, $1, $2: maps, $3: block, $4 to $7: numbers of the matrices, $8, $9: stage and parity.
-std::string AttentionTile::block_loader() const {
-  Ptx p;
-  p("{");
-  p(".reg .pred p, one;");
-  p(".reg .b32 base, full, empty, other, at, krow, kh, kb, vrow, vh, vb;");
-  p(".reg .b64 kmap, vmap;");
-  p("cvt.u32.u64 base, $0;");
-  p("mov.u64 kmap, $1;");
-  p("mov.u64 vmap, $2;");
-  p("cvt.u32.u64 krow, $3;");
-  p("mul.lo.u32 krow, krow, ", attention_.block, ";");
-  p("mov.u32 vrow, krow;");
-  size_t operand = 4;
-  for (const char* number : {"kb", "kh", "vb", "vh"}) p("cvt.u32.u64 ", number, ", $", operand++, ";");
-  p("mad.lo.u32 full, $8, ", AttentionLayout::kStageBarriers, ", base;");
-  p("add.u32 full, full, ", bars() + AttentionLayout::kQueryBarriers, ";");
-  p("add.u32 empty, full, 16;");
-  p("xor.b32 other, $9, 1;");
-  p.wait("FREE", "empty", "other");
-  p("mov.u32 other, %tid.x;");
-  p("setp.eq.u32 one, other, 0;");
-  p("mad.lo.u32 at, $8, ", layout_.stage_bytes(), ", base;");
-  p("add.u32 at, at, ", layout_.query_bytes(), ";");
-  p("@one mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], ", layout_.key_bytes(), ";");
-  p.raw(copies(attention_.keys, layout_.keys, "k"));
-  p("add.u32 full, full, 8;");
-  p("@one mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], ", layout_.stage_bytes() - layout_.key_bytes(), ";");
-  p.raw(copies(attention_.values, layout_.keys, "v"));
-  return p.take() + "}";
-}
-
-void AttentionTile::load(std::vector<Reg>& state) {
-  const auto numbers = [&](const Attention::Side& side) {
-    return str_cat(", i64 ", scope_.index(side.number[0]), ", i64 ", scope_.index(side.number[1]));
-  };
-  const std::string base = str_cat("ptr addrspace(3) ", kStages), keys = numbers(attention_.keys),
-                    values = numbers(attention_.values);
-  piece(query_loader(), "void", "l,l,l,l,l,r,~{memory}",
-        str_cat(base, ", ptr %map0, i64 ", scope_.index(attention_.first), numbers(attention_.queries), ", i32 ",
-                state[2].text));
-  std::vector<Reg> now{state[0], state[1]};
-  each_block({DType::kInt32, DType::kInt32}, now, [&](const std::string& block, std::vector<Reg>& at) {
-    piece(
-        block_loader(), "void", "l,l,l,l,l,l,l,l,r,r,~{memory}",
-        str_cat(base, ", ptr %map1, ptr %map2, i64 ", block, keys, values, ", i32 ", at[0].text, ", i32 ", at[1].text));
-    const Stage next = after({at[0].text, at[1].text});
-    at = {{next.stage, false}, {next.parity, false}};
-  });
-  state[0] = now[0];
-  state[1] = now[1];
-  state[2].text = ir_.binary("xor", "i32", state[2].text, "1");
 }
 
 // ---- Multiplying -------------------------------------------------------------------------------------------------------
@@ -259,7 +174,7 @@ AttentionTile::Stage AttentionTile::after(const Stage& at) {
 }
 
 std::vector<DType> AttentionTile::types() const {
-  std::vector<DType> types(sums() + 2 * kRows, DType::kFloat32);
+  std::vector<DType> types(sums() + 2 * softmax_rows(), DType::kFloat32);
   types.insert(types.end(), 2, DType::kInt32);
   return types;
 }
@@ -281,15 +196,16 @@ AttentionTile::Running AttentionTile::unpacked(const std::vector<Reg>& all) cons
     while (part.size() < count) part.push_back(all[at++].text);
   };
   take(r.sums, sums());
-  take(r.most, kRows);
-  take(r.total, kRows);
+  take(r.most, softmax_rows());
+  take(r.total, softmax_rows());
   r.at = {all[at].text, all[at + 1].text};
   return r;
 }
 
-/// In registers: the barriers of stage `stage`, which operand `parity` says the round of, and the address of its keys or values, as a
-/// descriptor `right`. Waits until they are there.
+/// In registers: the barriers of stage `stage`, which operand `parity` says the round of, and the address of its first matrix, as a
+/// descriptor `right` of keys or values. Waits until these are there.
 std::string AttentionTile::enter_stage(size_t base, bool values) const {
+  const bool apart = values && layout_.value_bytes() > 0;
   Ptx p;
   p("{");
   p(".reg .pred p;");
@@ -297,10 +213,11 @@ std::string AttentionTile::enter_stage(size_t base, bool values) const {
   p(".reg .b64 left, right, l, r;");
   p("cvt.u32.u64 base, $", base, ";");
   p("mad.lo.u32 bars, $", base + 1, ", ", AttentionLayout::kStageBarriers, ", base;");
-  p("add.u32 bars, bars, ", bars() + AttentionLayout::kQueryBarriers + (values ? 8 : 0), ";");
+  p("add.u32 bars, bars, ", bars() + AttentionLayout::kQueryBarriers + (apart ? 8 : 0), ";");
   p.wait("THERE", "bars", str_cat("$", base + 2));
+  if (values && !apart) p("add.u32 bars, bars, 8;");
   p("mad.lo.u32 at, $", base + 1, ", ", layout_.stage_bytes(), ", base;");
-  p("add.u32 at, at, ", layout_.query_bytes() + (values ? layout_.key_bytes() : 0), ";");
+  p("add.u32 at, at, ", layout_.query_bytes(), ";");
   p("shr.u32 at, at, 4;");
   p("cvt.u64.u32 right, at;");
   p("or.b64 right, right, ", values ? across(layout_.keys * kLine) : kAlong, ";");
@@ -308,13 +225,29 @@ std::string AttentionTile::enter_stage(size_t base, bool values) const {
   return p.take();
 }
 
-/// Products of this warpgroup's queries with a block of keys, in pairs of neighbouring keys of the first row, of the second one, then of
-/// the next eight keys.
-std::vector<std::string> AttentionTile::multiply_keys(const Stage& at) {
-  const size_t count = products();
+/// Product `number` into the registers from operand `first` on.
+std::string AttentionTile::keys_product(size_t number, size_t first) const {
   const char* const type = dtype_ == DType::kBFloat16 ? "bf16" : "f16";
+  constexpr int64_t kInBox = TensorMap::kBox / kAttentionDeep;
+  const int64_t queries = layout_.query_bytes(number), keys = layout_.key_bytes(number);
   std::string sums;
-  for (size_t i = 0; i < count; ++i) sums += str_cat(i > 0 ? "," : "", "$", i);
+  for (size_t i = 0; i < products(); ++i) sums += str_cat(i > 0 ? "," : "", "$", first + i);
+  Ptx p;
+  const int64_t width = layout_.widths[number];
+  for (int64_t step = 0; step < (width + kAttentionDeep - 1) / kAttentionDeep; ++step) {
+    const int64_t inside = step % kInBox * kAttentionDeep * 2;
+    p("add.u64 l, left, ", in_units(queries + step / kInBox * layout_.rows * kLine + inside), ";");
+    p("add.u64 r, right, ", in_units(keys + step / kInBox * layout_.keys * kLine + inside), ";");
+    p("wgmma.mma_async.sync.aligned.m64n", layout_.keys, "k16.f32.", type, ".", type, " {", sums, "}, l, r, ",
+      step > 0 ? 1 : 0, ", 1, 1, 0, 0;");
+  }
+  return p.take();
+}
+
+/// Products of this warpgroup's queries with a block of keys, in pairs of neighbouring keys of the first row, of the second one, then of
+/// the next eight keys; a second product's behind them.
+std::vector<std::string> AttentionTile::multiply_keys(const Stage& at) {
+  const size_t count = products() * attention_.scores.size();
   Ptx p;
   p.raw(enter_stage(count, false));
   p("shr.u32 tid, tid, 7;");
@@ -324,14 +257,7 @@ std::vector<std::string> AttentionTile::multiply_keys(const Stage& at) {
   p("cvt.u64.u32 left, at;");
   p("or.b64 left, left, ", kAlong, ";");
   p("wgmma.fence.sync.aligned;");
-  constexpr int64_t kInBox = TensorMap::kBox / kAttentionDeep;
-  for (int64_t step = 0; step < (layout_.width + kAttentionDeep - 1) / kAttentionDeep; ++step) {
-    const int64_t inside = step % kInBox * kAttentionDeep * 2;
-    p("add.u64 l, left, ", in_units(step / kInBox * layout_.rows * kLine + inside), ";");
-    p("add.u64 r, right, ", in_units(step / kInBox * layout_.keys * kLine + inside), ";");
-    p("wgmma.mma_async.sync.aligned.m64n", layout_.keys, "k16.f32.", type, ".", type, " {", sums, "}, l, r, ",
-      step > 0 ? 1 : 0, ", 1, 1, 0, 0;");
-  }
+  for (size_t i = 0; i < attention_.scores.size(); ++i) p.raw(keys_product(i, i * products()));
   p("wgmma.commit_group.sync.aligned;");
   p("wgmma.wait_group.sync.aligned 0;");
   const std::string results = "{ " + listed("float", count) + " }";
@@ -342,13 +268,26 @@ std::vector<std::string> AttentionTile::multiply_keys(const Stage& at) {
   return values;
 }
 
-/// Adds the product of probabilities with their block of values, which is then free.
-void AttentionTile::add_values(Running& r, const std::vector<std::string>& shares) {
-  const size_t count = sums(), first = 2 * count, last = first + shares.size();
+/// Adds shares times values, the shares from operand `shares` on, to a sum's registers, from operand `first` on.
+std::string AttentionTile::values_product(size_t sum, size_t first, size_t shares) const {
   const char* const type = dtype_ == DType::kBFloat16 ? "bf16" : "f16";
-  std::string own, tied, operands;
+  std::string own;
+  for (size_t i = 0; i < sums(sum); ++i) own += str_cat(i > 0 ? "," : "", "$", first + i);
+  Ptx p;
+  for (int64_t step = 0; step < layout_.keys / kAttentionDeep; ++step) {
+    const size_t a = shares + 4 * static_cast<size_t>(step);
+    p("add.u64 r, right, ", in_units(layout_.values_at(sum) + step * kAttentionDeep * kLine), ";");
+    p("wgmma.mma_async.sync.aligned.m64n", layout_.value_widths[sum], "k16.f32.", type, ".", type, " {", own, "}, {$",
+      a, ",$", a + 1, ",$", a + 2, ",$", a + 3, "}, r, 1, 1, 1, 1;");
+  }
+  return p.take();
+}
+
+/// Adds the products of shares with their blocks of values, which are then free.
+void AttentionTile::add_values(Running& r, const std::vector<std::string>& shares) {
+  const size_t count = sums(), first = 2 * count, last = first + shares.size(), each = products() / 2;
+  std::string tied, operands;
   for (size_t i = 0; i < count; ++i) {
-    own += str_cat(i > 0 ? "," : "", "$", i);
     tied += str_cat(i, ",");
     operands += "float " + r.sums[i] + ", ";
   }
@@ -356,11 +295,8 @@ void AttentionTile::add_values(Running& r, const std::vector<std::string>& share
   Ptx p;
   p.raw(enter_stage(last, true));
   p("wgmma.fence.sync.aligned;");
-  for (int64_t step = 0; step < layout_.keys / kAttentionDeep; ++step) {
-    const size_t a = first + 4 * static_cast<size_t>(step);
-    p("add.u64 r, right, ", in_units(step * kAttentionDeep * kLine), ";");
-    p("wgmma.mma_async.sync.aligned.m64n", layout_.value_width, "k16.f32.", type, ".", type, " {", own, "}, {$", a,
-      ",$", a + 1, ",$", a + 2, ",$", a + 3, "}, r, 1, 1, 1, 1;");
+  for (size_t i = 0, at = 0; i < attention_.sums.size(); at += sums(i++)) {
+    p.raw(values_product(i, at, first + i * each));
   }
   p("wgmma.commit_group.sync.aligned;");
   p("wgmma.wait_group.sync.aligned 0;");
@@ -394,36 +330,49 @@ std::string AttentionTile::two(const std::string& low, const std::string& high) 
       str_cat("call i32 asm \"cvt.rn.", type, ".f32 $0, $2, $1;\", \"=r,f,f\"(float ", low, ", float ", high, ")"));
 }
 
-std::vector<std::string> AttentionTile::soften(const Score& score, const std::string& block,
-                                               const std::vector<std::string>& products, Running& r) {
-  ir_.declare("declare float @llvm.nvvm.ex2.approx.ftz.f(float)");
-  ir_.declare("declare float @llvm.fma.f32(float, float, float)");
-  const size_t pairs = products.size() / 4;
-  const bool whole = attention_.keys.rows % attention_.block == 0;
-  const std::string keys = std::to_string(attention_.keys.rows);
+std::vector<std::string> AttentionTile::in_twos(const std::vector<std::string>& values) {
+  std::vector<std::string> twos;
+  for (size_t i = 0; i < values.size(); i += 2) twos.push_back(two(values[i], values[i + 1]));
+  return twos;
+}
+
+std::vector<std::string> AttentionTile::shares_of(const Score& score, const std::string& block,
+                                                  const std::vector<std::string>& products, const char* past) {
+  const size_t count = this->products();
+  const bool whole = attention_.keys() % attention_.block == 0;
+  const std::string keys = std::to_string(attention_.keys());
   const std::string begin =
       ir_.binary("mul nuw nsw", "i32", ir_.assign("trunc i64 " + block + " to i32"), std::to_string(attention_.block));
   const std::string first = ir_.binary("add nuw nsw", "i32", begin, column_);
-  std::vector<std::string> scores(products.size());
-  for (size_t pair = 0; pair < pairs; ++pair) {
+  std::vector<std::string> shares(count * attention_.sums.size());
+  for (size_t pair = 0; pair < count / 4; ++pair) {
     const std::string own = ir_.binary("add nuw nsw", "i32", first, std::to_string(8 * pair));
     for (size_t row = 0; row < kRows; ++row) {
       const size_t at = 4 * pair + 2 * row;
-      const Pair found = score(rows_[row], own, {products[at], products[at + 1]});
+      std::vector<Pair> given;
+      for (size_t i = at; i < products.size(); i += count) given.push_back({products[i], products[i + 1]});
+      const std::vector<Pair> found = score(rows_[row], own, given);
       for (size_t i = 0; i < 2; ++i) {
-        scores[at + i] = found[i];
-        if (whole) continue;
-        const std::string last = ir_.binary("add nuw nsw", "i32", own, std::to_string(i));
-        const std::string there = ir_.assign("icmp ult i32 " + last + ", " + keys);
-        scores[at + i] = ir_.select(there, "float", found[i], kMinusInfinity, false);
+        const std::string last = whole ? "" : ir_.binary("add nuw nsw", "i32", own, std::to_string(i));
+        const std::string there = whole ? "" : ir_.assign("icmp ult i32 " + last + ", " + keys);
+        for (size_t sum = 0; sum < found.size(); ++sum) {
+          std::string& share = shares[sum * count + at + i];
+          share = whole ? found[sum][i] : ir_.select(there, "float", found[sum][i], past, false);
+        }
       }
     }
   }
-  std::vector<std::string> shares(products.size());
+  return shares;
+}
+
+void AttentionTile::soften(std::vector<std::string>& scores, Running& r) {
+  ir_.declare("declare float @llvm.nvvm.ex2.approx.ftz.f(float)");
+  ir_.declare("declare float @llvm.fma.f32(float, float, float)");
+  const size_t each = scores.size() / kRows;
   for (size_t row = 0; row < kRows; ++row) {
     const auto place = [row](size_t i) { return i / 2 * 4 + 2 * row + i % 2; };
     std::string most = r.most[row];
-    for (size_t i = 0; i < 2 * pairs; ++i) {
+    for (size_t i = 0; i < each; ++i) {
       most = ir_.call("@llvm.maxnum.f32", "float", "float " + most + ", float " + scores[place(i)]);
     }
     most = over_quad("max", most);
@@ -439,19 +388,17 @@ std::vector<std::string> AttentionTile::soften(const Score& score, const std::st
     const std::string factor = power(r.most[row]);
     r.most[row] = most;
     std::string sum = ir_.binary("fmul", "float", r.total[row], factor);
-    for (size_t i = 0; i < 2 * pairs; ++i) {
-      shares[place(i)] = power(scores[place(i)]);
-      sum = ir_.binary("fadd", "float", sum, shares[place(i)]);
+    for (size_t i = 0; i < each; ++i) {
+      std::string& share = scores[place(i)];
+      share = power(share);
+      sum = ir_.binary("fadd", "float", sum, share);
     }
     r.total[row] = sum;
     for (size_t i = 0; i < sums() / 2; ++i) {
-      std::string& each = r.sums[place(i)];
-      each = ir_.binary("fmul", "float", each, factor);
+      std::string& one = r.sums[place(i)];
+      one = ir_.binary("fmul", "float", one, factor);
     }
   }
-  std::vector<std::string> twos;
-  for (size_t i = 0; i < shares.size(); i += 2) twos.push_back(two(shares[i], shares[i + 1]));
-  return twos;
 }
 
 /// Waits for the queries of the round, or says that they are read ("wait", "free").
@@ -479,13 +426,16 @@ void AttentionTile::compute(const Score& score, std::vector<Reg>& state) {
   at_queries("wait", state[2].text);
   Running begin;
   begin.sums.assign(sums(), "0.0");
-  begin.most.assign(kRows, kMinusInfinity);
-  begin.total.assign(kRows, "0.0");
+  begin.most.assign(softmax_rows(), kMinusInfinity);
+  begin.total.assign(softmax_rows(), "0.0");
   begin.at = {state[0].text, state[1].text};
   std::vector<Reg> now = packed(begin);
   each_block(types(), now, [&](const std::string& block, std::vector<Reg>& all) {
     Running r = unpacked(all);
-    add_values(r, soften(score, block, multiply_keys(r.at), r));
+    std::vector<std::string> shares =
+        shares_of(score, block, multiply_keys(r.at), attention_.is_sum() ? "0.0" : kMinusInfinity);
+    if (!attention_.is_sum()) soften(shares, r);
+    add_values(r, in_twos(shares));
     r.at = after(r.at);
     all = packed(r);
   });
@@ -494,26 +444,51 @@ void AttentionTile::compute(const Score& score, std::vector<Reg>& state) {
   state[0].text = end.at.stage;
   state[1].text = end.at.parity;
   state[2].text = ir_.binary("xor", "i32", state[2].text, "1");
-  results_.assign(sums(), "");
+  results_ = end.sums;
+  if (!attention_.is_sum()) divide(end);
+}
+
+/// By the sums of exponentials.
+void AttentionTile::divide(const Running& end) {
+  const bool zero = attention_.form == Attention::Form::kSoftmaxOrZero;
   for (size_t row = 0; row < kRows; ++row) {
     const std::string sum = over_quad("add", end.total[row]);
     std::string share = ir_.binary("fdiv", "float", "1.0", sum);
     const std::string none = ir_.assign("fcmp oeq float " + sum + ", 0.0");
-    share = ir_.select(none, "float", attention_.zero ? "0.0" : "0x7FF8000000000000", share, false);
+    share = ir_.select(none, "float", zero ? "0.0" : kNotANumber, share, false);
     for (size_t i = 0; i < sums() / 2; ++i) {
       const size_t at = i / 2 * 4 + 2 * row + i % 2;
       results_[at] = ir_.binary("fmul", "float", end.sums[at], share);
     }
+    if (attention_.norms < 0) continue;
+    ir_.declare("declare float @llvm.nvvm.lg2.approx.ftz.f(float)");
+    const std::string log = ir_.call("@llvm.nvvm.lg2.approx.ftz.f", "float", "float " + sum);
+    const std::string norm =
+        ir_.call("@llvm.fma.f32", "float", str_cat("float ", log, ", float ", kLog2, ", float ", end.most[row]));
+    norms_[row] = ir_.select(none, "float", zero ? kInfinity : kNotANumber, norm, false);
   }
 }
 
-void AttentionTile::give(const Result& result) {
+void AttentionTile::give_norms(const std::function<void(const std::string& row, const std::string& norm)>& result) {
   const bool whole = attention_.rows.is_const() && attention_.rows.const_value() % attention_.extent == 0;
   const std::string rows = scope_.index(attention_.rows);
+  const std::string first = ir_.assign("icmp eq i32 " + column_ + ", 0");
+  for (size_t row = 0; row < kRows; ++row) {
+    const std::string there =
+        whole ? first : ir_.binary("and", "i1", first, ir_.assign("icmp ult i64 " + rows_[row] + ", " + rows));
+    emitter_.run_if(there, [&] { result(rows_[row], norms_[row]); });
+  }
+}
+
+void AttentionTile::give(size_t sum, const Result& result) {
+  const bool whole = attention_.rows.is_const() && attention_.rows.const_value() % attention_.extent == 0;
+  const std::string rows = scope_.index(attention_.rows);
+  size_t first = 0;
+  for (size_t i = 0; i < sum; ++i) first += sums(i);
   for (size_t row = 0; row < kRows; ++row) {
     emitter_.run_if(whole ? "" : ir_.assign("icmp ult i64 " + rows_[row] + ", " + rows), [&] {
-      for (size_t pair = 0; pair < results_.size() / 4; ++pair) {
-        const size_t at = 4 * pair + 2 * row;
+      for (size_t pair = 0; pair < sums(sum) / 4; ++pair) {
+        const size_t at = first + 4 * pair + 2 * row;
         const std::string own = ir_.binary("add nuw nsw", "i32", column_, std::to_string(8 * pair));
         result(rows_[row], own, {results_[at], results_[at + 1]});
       }

@@ -12,6 +12,7 @@
 #include "codegen/cuda/attention_blocks.h"
 #include "codegen/cuda/gpu_context.h"
 #include "loops/attention_layout.h"
+#include "loops/tensor_map.h"
 
 namespace tatara::codegen {
 
@@ -27,21 +28,26 @@ class AttentionTile {
   /// By one warp: loads what the tile needs.
   void load(std::vector<Reg>& state);
   using Pair = std::array<std::string, 2>;
-  /// Scores (float) of a row (i64) and two neighbouring keys, from the products; the first key is given (i32).
-  using Score = std::function<Pair(const std::string& row, const std::string& key, const Pair& products)>;
+  /// Of each sum the shares (float) of a row (i64) and two neighbouring keys, from those of each product; the first key is given (i32).
+  using Score = std::function<std::vector<Pair>(const std::string& row, const std::string& key,
+                                                const std::vector<Pair>& products)>;
   /// By the threads that multiply: computes the tile.
   void compute(const Score& score, std::vector<Reg>& state);
   using Result = std::function<void(const std::string& row, const std::string& element, const Pair& values)>;
-  /// Gives this thread's results: a row, and two neighbouring elements of it.
-  void give(const Result& result);
+  /// Gives this thread's results of a sum: a row, and two neighbouring elements of it.
+  void give(size_t sum, const Result& result);
+  /// By one thread for each row, its logarithm of the sum of exponentials.
+  void give_norms(const std::function<void(const std::string& row, const std::string& norm)>& result);
 
  private:
   static constexpr size_t kRows = 2;  // that a thread has
+  static constexpr int64_t kLine = loops::TensorMap::kBoxBytes;
+  static constexpr const char* kStages = "@tatara_attention";
 
   struct Stage {
     std::string stage, parity;  // i32
   };
-  /// What goes from block to block, in the order of registers: sums of values, and of two rows the maximum and the sum of probabilities.
+  /// What goes from block to block, in the order of registers: all sums of values, and of two rows the maximum and the sum of probabilities.
   struct Running {
     std::vector<std::string> sums, most, total;
     Stage at;
@@ -56,20 +62,28 @@ class AttentionTile {
   std::string block_loader() const;
   std::string copies(const loops::Attention::Side& side, int64_t rows, const std::string& name) const;
   std::string enter_stage(size_t base, bool values) const;
+  std::string keys_product(size_t number, size_t first) const;
   std::vector<std::string> multiply_keys(const Stage& at);
+  std::string values_product(size_t sum, size_t first, size_t shares) const;
   void add_values(Running& r, const std::vector<std::string>& shares);
   Stage after(const Stage& at);
   void find_rows();
-  /// Of the products of a block: the new maxima and totals, sums scaled. Gives the probabilities, in twos.
-  std::vector<std::string> soften(const Score& score, const std::string& block,
-                                  const std::vector<std::string>& products, Running& r);
+  /// Shares of a block, for one sum after the other; what is past the last key gives `past`.
+  std::vector<std::string> shares_of(const Score& score, const std::string& block,
+                                     const std::vector<std::string>& products, const char* past);
+  /// Of these: the new maxima and totals, sums scaled. They become probabilities.
+  void soften(std::vector<std::string>& scores, Running& r);
+  std::vector<std::string> in_twos(const std::vector<std::string>& values);
+  void divide(const Running& end);
   std::string over_quad(const char* what, const std::string& value);
   std::string two(const std::string& low, const std::string& high);
   std::string piece(const std::string& text, const std::string& results, const std::string& constraints,
                     const std::string& operands);
   void at_queries(const char* what, const std::string& parity);
+  size_t sums(size_t sum) const;
   size_t sums() const;
   size_t products() const;
+  size_t softmax_rows() const { return attention_.is_sum() ? 0 : kRows; }
   int64_t blocks() const;
   int64_t bars() const;
 
@@ -84,6 +98,7 @@ class AttentionTile {
   std::string rows_[kRows];           // of the result (i64)
   std::string column_;                // of the first pair (i32)
   std::vector<std::string> results_;  // as the tensor cores have them
+  std::string norms_[kRows];
 };
 
 }  // namespace tatara::codegen

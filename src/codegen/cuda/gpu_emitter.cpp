@@ -294,29 +294,35 @@ void GpuEmitter::attention(const Attention& attention) {
   const int site = site_;
   int after = site;
   std::vector<Reg> none;
-  // Runs a loop's body for two neighbours from `index` (i32) on, and gives what becomes of `result` there. Side by side where something
+  using Two = AttentionTile::Pair;
+  using Given = std::vector<std::pair<ScalarId, Two>>;
+  // Runs a loop's body for two neighbours from `index` (i32) on, and gives what it computes of `wanted` there. Side by side where something
   // is read or written: else integers of 32 bits are kept apart from vectors.
-  const auto pass_pair = [&](const For& loop, ScalarId given, ScalarId result, int from, const std::string& index,
-                             const AttentionTile::Pair& values) {
+  const auto pass_pair = [&](const For& loop, const Given& given, const std::vector<ScalarId>& wanted, int from,
+                             const std::string& index) {
     const auto touches = [](const Stmt& stmt) { return !std::holds_alternative<Let>(stmt); };
     const std::vector<Stmt>& body = loop.body->stmts;
     const int lanes = multiple_of(loop.extent, 2) && std::any_of(body.begin(), body.end(), touches) ? 2 : 1;
-    AttentionTile::Pair results;
+    std::vector<Two> results(wanted.size());
     for (int begin = 0; begin < 2; begin += lanes) {
       gpu_.enter_loop(loop, lanes);
-      Reg value{values[static_cast<size_t>(begin)], false};
-      if (lanes == 2) {
-        value = {ir_.assign("insertelement <2 x float> poison, float " + values[0] + ", i32 0"), true};
-        value.text = ir_.assign("insertelement <2 x float> " + value.text + ", float " + values[1] + ", i32 1");
+      for (const auto& [id, values] : given) {
+        Reg value{values[static_cast<size_t>(begin)], false};
+        if (lanes == 2) {
+          value = {ir_.assign("insertelement <2 x float> poison, float " + values[0] + ", i32 0"), true};
+          value.text = ir_.assign("insertelement <2 x float> " + value.text + ", float " + values[1] + ", i32 1");
+        }
+        scope_.set(id, value);
       }
-      scope_.set(given, value);
       const std::string own = begin == 0 ? index : ir_.binary("add nuw nsw", "i32", index, "1");
       pass(loop, ir_.assign("zext nneg i32 " + own + " to i64"), from, none);
-      for (int i = begin; result != kNoScalar && i < begin + lanes; ++i) {
-        const Reg& found = scope_.reg(result);
-        results[static_cast<size_t>(i)] =
-            found.vec ? ir_.assign(str_cat("extractelement <2 x float> ", found.text, ", i32 ", i - begin))
-                      : found.text;
+      for (size_t n = 0; n < wanted.size(); ++n) {
+        const Reg& found = scope_.reg(wanted[n]);
+        for (int i = begin; i < begin + lanes; ++i) {
+          results[n][static_cast<size_t>(i)] =
+              found.vec ? ir_.assign(str_cat("extractelement <2 x float> ", found.text, ", i32 ", i - begin))
+                        : found.text;
+        }
       }
       gpu_.leave_loop();
     }
@@ -330,23 +336,36 @@ void GpuEmitter::attention(const Attention& attention) {
   };
   const For& each = *attention.each;
   const bool whole_rows = multiple_of(attention.rows, static_cast<int>(attention.extent));
-  const bool whole_keys = attention.keys.rows % attention.block == 0;
+  const bool whole_keys = attention.keys() % attention.block == 0;
   const auto narrow = [&](const std::string& wide) { return ir_.assign("trunc i64 " + wide + " to i32"); };
   const std::string last_row = ir_.binary("sub", "i32", narrow(scope_.index(attention.rows)), "1");
-  const int64_t last_key = attention.keys.rows - (multiple_of(each.extent, 2) ? 2 : 1);
+  const int64_t last_key = attention.keys() - (multiple_of(each.extent, 2) ? 2 : 1);
+  std::vector<ScalarId> shares;
+  for (const Attention::Sum& sum : attention.sums) shares.push_back(sum.share);
   tile.compute(
-      [&](const std::string& row, const std::string& key, const AttentionTile::Pair& products) {
+      [&](const std::string& row, const std::string& key, const std::vector<Two>& products) {
         // What is past an end is computed as its last neighbour is, and not used.
         const std::string own = whole_rows ? "" : inside("i32", narrow(row), last_row);
         scope_.bind(attention.row, whole_rows ? row : ir_.assign("zext nneg i32 " + own + " to i64"));
-        return pass_pair(each, attention.product, attention.score, site,
-                         whole_keys ? key : inside("i32", key, std::to_string(last_key)), products);
+        Given given;
+        for (size_t i = 0; i < products.size(); ++i) given.emplace_back(attention.scores[i].product, products[i]);
+        return pass_pair(each, given, shares, site, whole_keys ? key : inside("i32", key, std::to_string(last_key)));
       },
       *stage_);
-  const int before = after;
-  tile.give([&](const std::string& row, const std::string& element, const AttentionTile::Pair& values) {
+  for (size_t i = 0; i < attention.sums.size(); ++i) {
+    const Attention::Sum& sum = attention.sums[i];
+    const int before = after;
+    tile.give(i, [&](const std::string& row, const std::string& element, const Two& values) {
+      scope_.bind(attention.row, row);
+      pass_pair(*sum.done, {{sum.result, values}}, {}, before, element);
+    });
+  }
+  if (attention.norms < 0) return;
+  tile.give_norms([&](const std::string& row, const std::string& norm) {
     scope_.bind(attention.row, row);
-    pass_pair(*attention.done, attention.result, kNoScalar, before, element, values);
+    const std::string at = ir_.assign("getelementptr float, ptr " + scope_.base(attention.norms) + ", i64 " +
+                                      scope_.index(attention.norm_index));
+    ir_.line("store float " + norm + ", ptr " + at);
   });
 }
 

@@ -76,28 +76,6 @@ std::vector<TensorType> product_meta(MetaContext& m) {
   return {contiguous_type(m.ctx(), dtype, left.at(0)->device, sizes)};
 }
 
-std::vector<TensorType> scores_meta(MetaContext& m) {
-  const TensorType& query = m.tensor(0);
-  const TensorType& key = m.tensor(1);
-  if (query.dim() != 4 || key.dim() != 4) throw InvalidArgument("attention_scores of no four-dimensional tensors");
-  return {contiguous_type(m.ctx(), DType::kFloat32, query.device,
-                          {query.sizes[0], query.sizes[1], query.sizes[2], key.sizes[2]})};
-}
-
-std::vector<TensorType> values_meta(MetaContext& m) {
-  const TensorType& scores = m.tensor(0);
-  const TensorType& value = m.tensor(1);
-  if (scores.dim() != 4 || value.dim() != 4) throw InvalidArgument("attention_values of no four-dimensional tensors");
-  ExprContext& ctx = m.ctx();
-  TensorType type = contiguous_type(ctx, value.dtype, value.device,
-                                    {scores.sizes[0], scores.sizes[1], scores.sizes[2], value.sizes[3]});
-  if (m.boolean(4)) {
-    const Expr row = ctx.mul(type.sizes[1], type.sizes[3]);
-    type.strides = {ctx.mul(row, type.sizes[2]), type.sizes[3], row, ctx.constant(1)};
-  }
-  return {type};
-}
-
 }  // namespace
 
 void register_matrix_product(OpRegistry& r) {
@@ -108,15 +86,6 @@ void register_matrix_product(OpRegistry& r) {
   r.add(make_op({"matrix_product", OpKind::kIndexing,
                  "(Tensor[] left, Tensor[] right, SymInt[] size, int rows, int columns) -> Tensor", ""},
                 product_meta, nullptr, [](LowerContext& c) { c.product(); }));
-  // [batch, heads, rows, width] x [1 or batch, some heads, keys, width] of a half type: [batch, heads, rows, keys] in float32, and then,
-  // through operators that go element by element, softmax(scores) x [1 or batch, some heads, keys, width]. A row whose scores are all
-  // -infinity gives zeros, or no numbers. `needed`: which blocks of keys are (needed_blocks). `outside`: in the
-  // result's memory rows lie outside of heads.
-  r.add(make_op({"attention_scores", OpKind::kIndexing, "(Tensor query, Tensor key) -> Tensor", ""}, scores_meta,
-                nullptr, [](LowerContext& c) { c.attention_scores(); }));
-  r.add(make_op({"attention_values", OpKind::kIndexing,
-                 "(Tensor scores, Tensor value, Tensor? needed, bool zero, bool outside) -> Tensor", ""},
-                values_meta, nullptr, [](LowerContext& c) { c.attention(); }));
 }
 
 }  // namespace tatara

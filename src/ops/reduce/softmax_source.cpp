@@ -17,6 +17,13 @@ std::optional<LastSoftmax> last_softmax(const Graph& graph, const Node& node) {
   return at != nullptr && (*at == -1 || *at == rank - 1) ? std::optional(LastSoftmax{zero}) : std::nullopt;
 }
 
+std::optional<LastSoftmax> softmax_product(const Node& node) {
+  if (node.op->name != "softmax_product") return std::nullopt;
+  return LastSoftmax{std::get<bool>(std::get<Scalar>(node.args[2]))};
+}
+
+bool is_softmax_share(const Node& node) { return node.op->name == "softmax_share"; }
+
 bool keeps_elements(const Node& node) {
   const std::string& name = node.op->name;
   return name == "view" || name == "reshape_copy" || name == "clone";

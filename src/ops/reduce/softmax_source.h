@@ -12,6 +12,10 @@ struct LastSoftmax {
   bool zero = false;
 };
 std::optional<LastSoftmax> last_softmax(const Graph& graph, const Node& node);
+/// Whether the node is a softmax of its first operand times its second one (`softmax_product`).
+std::optional<LastSoftmax> softmax_product(const Node& node);
+/// Whether it is a softmax's share, exp(scores - logarithm of their sum), of its operands.
+bool is_softmax_share(const Node& node);
 /// Whether its result has the elements of its first operand, in the same order.
 bool keeps_elements(const Node& node);
 /// To another dtype.
