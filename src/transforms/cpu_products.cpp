@@ -181,7 +181,7 @@ class CpuWriter {
     left = b_.expand(b_.unsqueeze(left, batch + 1), sizes);
     right = b_.permute(right, batched ? std::vector<int64_t>{0, 2, 1} : std::vector<int64_t>{1, 0});
     right = b_.expand(b_.unsqueeze(right, batch), sizes);
-    ValueId result = b_.op("cpu_product", {TensorArg{left}, TensorArg{right}, Scalar(product_.columns)});
+    ValueId result = b_.op("cpu_product", {TensorArg{left}, TensorArg{right}, Scalar(product_.columns), Scalar(false)});
     if (vector) result = b_.squeeze(result, 1);
     if (added) result = with_sum(result);
     return b_.cast(result, type.dtype);

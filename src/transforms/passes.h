@@ -32,6 +32,8 @@ Graph attention_gradients(const Graph& graph, const PassOptions& options = {});
 Graph softmax_products(const Graph& graph, const std::vector<bool>& inputs, const PassOptions& options = {});
 /// Products of a computed matrix (a dequantised weight) with a few rows as reductions in whose loops the matrix is computed.
 Graph thin_products(const Graph& graph, const PassOptions& options = {});
+/// A step of it: what products of at most so many rows read, and is written part by part, as these parts joined.
+Graph join_unpacked_parts(const Graph& graph, int64_t most_rows);
 /// On CPUs: products of matrices that stay in the cache as reductions, where that is faster than the host's.
 Graph cpu_products(const Graph& graph, const PassOptions& options = {});
 /// Splits big products on GPUs whose result has rows of an odd length, so that most of it is done by the host's fast kernels.

@@ -129,6 +129,7 @@ class Chain {
 struct Thin {
   ProductArgs form;
   bool weight_left = false;  // [outer, inner] x [inner, rows]
+  bool across = false;       // neighbours in the weight are of other results, not summed: lanes lie along results
   Expr rows = {};
   int64_t outer = 1, inner = 1;
   Packing packing = {};
@@ -137,13 +138,16 @@ struct Thin {
 /// Whether neighbours along what is summed over lie side by side.
 bool along(const TensorType& type, size_t dim) { return type.strides[dim].is_const(1); }
 
+bool is_block(int64_t rows, const TensorType& type) {
+  // The host multiplies bfloat16 faster.
+  return rows > 0 && rows <= (type.dtype == DType::kBFloat16 ? kMostInBlocks / 2 : kMostInBlocks);
+}
+
 /// Up to eight rows, or on a CPU some more that are blocks of at least kLeastBlock: computing the weight for each block takes less time
 /// than to write and to read it.
 bool in_blocks(int64_t rows, const TensorType& type) {
   if (rows <= kMostRows) return rows > 0;
-  // The host multiplies bfloat16 faster.
-  const int64_t most = type.dtype == DType::kBFloat16 ? kMostInBlocks / 2 : kMostInBlocks;
-  if (type.device.kind == DeviceKind::kCuda || rows > most) return false;
+  if (type.device.kind == DeviceKind::kCuda || !is_block(rows, type)) return false;
   for (int64_t block = kMostRows; block >= kLeastBlock; --block) {
     if (rows % block == 0) return true;
   }
@@ -193,16 +197,20 @@ std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, c
   thin.outer = known(thin.weight_left ? first : second);
   if (thin.inner < kLeastInner || thin.outer < kLeastOuter || thin.outer * thin.inner < kLeastElements)
     return std::nullopt;
-  if (thin.rows.is_const() && !in_blocks(thin.rows.const_value(), a)) return std::nullopt;
-  if (!along(thin.weight_left ? a : b, thin.weight_left ? 1 : 0)) return std::nullopt;
+  thin.across = !along(thin.weight_left ? a : b, thin.weight_left ? 1 : 0);
+  if (thin.across && (form->vector || thin.weight_left || a.device.kind == DeviceKind::kCuda || !along(b, 1)))
+    return std::nullopt;
+  if (thin.rows.is_const() &&
+      !(thin.across ? is_block(thin.rows.const_value(), a) : in_blocks(thin.rows.const_value(), a)))
+    return std::nullopt;
   const Chain chain(g, uses, thin.weight_left ? left->value : right->value);
   const bool blocks = thin.rows.is_const() && thin.rows.const_value() > kMostRows;
   const double matrix = static_cast<double>(thin.outer * thin.inner) * dtype_size(a.dtype);
   // Blocks read again what computes the matrix: that has to be much less, as of a quantised weight.
   const bool computed = chain.computed() && (!blocks || chain.wide_bytes() <= kMuchLess * matrix);
-  if (!computed && !(options.thin_weights && beats_host(thin, b))) return std::nullopt;
+  if (!computed && (thin.across || !(options.thin_weights && beats_host(thin, b)))) return std::nullopt;
   if (!are_few(g.ctx(), thin.rows)) return std::nullopt;
-  thin.packing = chain.packing(thin.inner);
+  if (!thin.across) thin.packing = chain.packing(thin.inner);
   return thin;
 }
 
@@ -219,6 +227,7 @@ class Writer {
     ValueId weight =
         widened(std::get<TensorArg>(node_.args[thin_.form.left + (thin_.weight_left ? 0 : 1)]).value, wide);
     ValueId rows = std::get<TensorArg>(args[thin_.form.left + (thin_.weight_left ? 1 : 0)]).value;
+    if (thin_.across) return across(args, rows, weight, type);
     if (thin_.form.vector) rows = b_.unsqueeze(rows, 1);
     (thin_.weight_left ? rows : weight) = b_.permute(thin_.weight_left ? rows : weight, {1, 0});
     TensorList row_parts = parts_of(b_.cast(rows, wide), thin_.rows, thin_.weight_left ? 0 : 1, true);
@@ -232,6 +241,18 @@ class Writer {
 
  private:
   Expr number(int64_t n) { return b_.ctx().constant(n); }
+
+  ValueId across(const std::vector<Arg>& args, ValueId rows, ValueId weight, const TensorType& type) {
+    const DType wide = compute_dtype(type.dtype);
+    const std::vector<Expr> sizes{thin_.rows, number(thin_.outer), number(thin_.inner)};
+    rows = b_.cast(rows, wide);
+    if (!b_.type(rows).strides.back().is_const(1)) rows = ops::contiguous_copy(b_, rows);
+    rows = b_.expand(b_.unsqueeze(rows, 1), sizes);
+    weight = b_.expand(b_.unsqueeze(b_.permute(weight, {1, 0}), 0), sizes);
+    ValueId result = b_.op("cpu_product", {TensorArg{rows}, TensorArg{weight}, Scalar(true), Scalar(true)});
+    if (thin_.form.added) result = with_sum(args, result, wide);
+    return b_.cast(result, type.dtype);
+  }
 
   /// [count, inner], as many times as packing has parts: those elements that lie in each, expanded along dim `expanded` of the product.
   TensorList parts_of(ValueId v, Expr count, int64_t expanded, bool is_rows) {
@@ -321,7 +342,8 @@ class Writer {
 }  // namespace
 
 Graph thin_products(const Graph& graph, const PassOptions& options) {
-  return run_pass("thin_products", graph, options, [&](const Graph& g) {
+  return run_pass("thin_products", graph, options, [&](const Graph& given) {
+    const Graph g = join_unpacked_parts(given, kMostInBlocks);
     const std::vector<int> uses = g.use_counts();
     GraphCopy copy(g);
     for (const Node& node : g.nodes()) {

@@ -150,6 +150,10 @@ struct ValueGuard::Printer {
       case Kind::kInt: line(name, str_cat(": int s", item.same, "   # input ", objects)); break;
       case Kind::kFloat: line(name, str_cat(": float of any value   # input ", objects)); break;
       case Kind::kIdentity: line(name, " is " + object_text(item.object.get())); break;
+      case Kind::kForeign:
+        line(name, str_cat(": ", kind_of(), " ", text_of(Ref::steal(PyObject_Str(item.keys[0].get())).get()), " of ",
+                           object_text(item.keys[3].get()), "   # input ", objects));
+        break;
       case Kind::kGenerator: line(name, str_cat(": a generator on ", text_of(item.value.get()))); break;
       case Kind::kNotANumber: line(name, " is a NaN"); break;
       case Kind::kPassive: line(name, str_cat(": ", kind_of())); break;

@@ -48,6 +48,7 @@ struct ValueGuard::Unread {
       case Kind::kGenerator:
       case Kind::kPassive:
       case Kind::kTensor:
+      case Kind::kForeign:
       case Kind::kEmptySet: return;
     }
     if (guard.items_[here].has_dict) {  // no plain list or dict

@@ -308,6 +308,11 @@ struct ValueGuard::Builder {
   void add_tensor(PyObject* o, Item& item) {
     TensorMeta meta;
     if (!api.is_plain_tensor(o) || !(api.read_meta(o, meta) || read_conjugate(o, meta))) {
+      if (api.is_foreign(o)) {
+        item.kind = Kind::kForeign;
+        item.keys = api.foreign_facts(o);
+        return;
+      }
       if (guard.unsupported_tensor.empty()) guard.unsupported_tensor = api.why_not(o);
       return identity(o, item);
     }

@@ -135,6 +135,7 @@ class ValueGuard {
     kNotANumber,
     kPassive,
     kTensor,
+    kForeign,
     kTuple,
     kList,
     kDict,
@@ -158,7 +159,7 @@ class ValueGuard {
     Ref type;
     Ref value;  // kConst, kNotANumber; kGenerator: its device; kDict: what else a defaultdict makes its items with
     HeldObject object;                // kIdentity
-    std::vector<Ref> keys;            // kDict, kInstance; kFunction: code, globals
+    std::vector<Ref> keys;            // kDict, kInstance; kFunction: code, globals; kForeign: TorchApi::foreign_facts()
     std::vector<Ref> order;           // kDict: ordered_keys()
     std::vector<InstanceSlot> slots;  // kInstance: where it has them, and no __dict__
     int traverse(const Visitor& visit) const { return visit(type, value, object, keys, order); }

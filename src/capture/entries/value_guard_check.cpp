@@ -65,6 +65,7 @@ struct ValueGuard::Checker {
         return dims.hold(o, guard.metas_[tensor], api, symbols, why,
                          [this](int symbol, int64_t value) { return bind(symbol, value); });
       }
+      case Kind::kForeign: return check_foreign(o, item);
       case Kind::kTuple:
       case Kind::kList: {
         if (item.unread) return pass_unread(item);
@@ -101,6 +102,18 @@ struct ValueGuard::Checker {
         return true;
     }
     return false;
+  }
+
+  bool check_foreign(PyObject* o, const Item& item) const {
+    const std::vector<Ref> now = api.foreign_facts(o);
+    if (now.size() != item.keys.size()) return fail("a sparse tensor became a quantised one");
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (now[i].get() == item.keys[i].get()) continue;
+      const int same = PyObject_RichCompareBool(now[i].get(), item.keys[i].get(), Py_EQ);
+      if (same < 0) forget_error();
+      if (same != 1) return fail("a sparse or quantised tensor of another layout, type, place or size");
+    }
+    return true;
   }
 
   bool pass_unread(const Item& item) {
@@ -195,6 +208,7 @@ struct ValueGuard::Comparer {
       case Kind::kSame:
       case Kind::kPassive:
       case Kind::kEmptySet:
+      case Kind::kForeign:
       case Kind::kNotANumber: return true;
       case Kind::kIdentity:
         if (api.is_module(o) && item.object.is(o)) dynamic.staying.insert(o);

@@ -239,7 +239,7 @@ void TapeConverter::grow(const Tape& tape, bool engine) {
     steps_ = std::make_unique<TapeTransforms>(c_, *history_);
   }
   for (; slots_done_ < tape.slots().size(); ++slots_done_) {
-    if (!tape.slots()[slots_done_].input) continue;
+    if (!tape.slots()[slots_done_].input || tape.slots()[slots_done_].foreign) continue;
     add_input(static_cast<int>(slots_done_));
     // Without gradients, levels of torch.func alone have histories.
     if (history_ && (view_.training || engine)) history_->add_input(static_cast<int>(slots_done_));
@@ -256,6 +256,7 @@ void TapeConverter::grow(const Tape& tape, bool engine) {
                              std::make_shared<const std::string>(place.function), place.line, place.call});
     ++tape_counts().converted;
     try {
+      if (is_on_foreign(tape, node)) throw Unsupported(node.name + ", which torch computes");
       if (history_) {
         convert_with_history(node);
       } else {

@@ -198,6 +198,7 @@ enum TorchTrait : uint32_t {
   kGivesPlaces = 1U << 23,  ///< a tensor for each dimension of its operand, if told so where it gives rows else
   kRepeats = 1U << 24,      ///< rows of its first operand, each as often as the second says
   kTakesArray = 1U << 25,   ///< makes a tensor of an array
+  kOfElements = 1U << 26,   ///< of a sparse tensor: depends on how many elements it has
 };
 struct KnownTorch {
   TorchKind kind = TorchKind::kRecord;

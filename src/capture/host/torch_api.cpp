@@ -151,6 +151,47 @@ std::string TorchApi::why_not(PyObject* tensor) const {
   return "a tensor that cannot be imported (" + text("dtype") + " on " + text("device") + ")";
 }
 
+bool TorchApi::is_foreign(PyObject* tensor) const {
+  if (!is_torch_tensor(tensor) || !is_plain_torch(tensor)) return false;
+  const ErrorAside aside;
+  const Ref quantised = attr_or_null(tensor, "is_quantized"), layout = attr_or_null(tensor, "layout");
+  const Ref shown = Ref::steal(layout ? PyObject_Str(layout.get()) : nullptr);
+  const bool sparse = shown && text_of(shown.get()).rfind("torch.sparse_", 0) == 0;
+  const bool real = attr_or_null(tensor, "is_meta").get() == Py_False;
+  forget_error();
+  return real && (sparse || quantised.get() == Py_True);
+}
+
+std::vector<Ref> TorchApi::foreign_facts(PyObject* tensor) const {
+  const ErrorAside aside;
+  std::vector<Ref> facts;
+  const auto read = [&](const char* name) { facts.push_back(attr_or_null(tensor, name)); };
+  const auto ask = [&](const char* name) {
+    facts.push_back(Ref::steal(PyObject_CallMethod(tensor, name, nullptr)));
+    forget_error();
+  };
+  read("layout");
+  read("dtype");
+  read("device");
+  read("shape");
+  read("requires_grad");
+  read("is_leaf");
+  if (attr_or_null(tensor, "is_quantized").get() == Py_True) {
+    ask("qscheme");
+    ask("stride");
+    ask("q_scale");  // not of channels
+    ask("q_zero_point");
+  } else {
+    ask("dense_dim");
+    if (attr_or_null(tensor, "is_sparse").get() == Py_True) ask("is_coalesced");
+  }
+  for (Ref& fact : facts) {
+    if (!fact) fact = Ref::borrow(Py_None);
+  }
+  forget_error();
+  return facts;
+}
+
 bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
   if (!is_torch_tensor(tensor)) return numpy != nullptr && numpy->read_meta(tensor, out);
   DlTensor view{};

@@ -140,6 +140,10 @@ struct TorchApi {
   /// False (no error set) for tensors that the exchange API refuses, and those whose memory is not their values (the
   /// conjugate and negative bits).
   bool read_meta(PyObject* tensor, TensorMeta& out) const;
+  /// A plain tensor of torch's that kernels of ours cannot read, and torch's can: a sparse or quantised one.
+  bool is_foreign(PyObject* tensor) const;
+  /// What types of results of calls on a foreign tensor may depend on, but for its elements: its layout, dtype, device, sizes, ...
+  std::vector<Ref> foreign_facts(PyObject* tensor) const;
   /// Of a lazily conjugated view: the numbers beneath it, as a view of the same memory. Null (no error set) of any other object.
   Ref beneath(PyObject* tensor) const;
   /// Same metadata as `expected`? No allocation.

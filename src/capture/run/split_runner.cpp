@@ -172,6 +172,7 @@ class TapeSplitter {
     for (size_t n = 0; n < why_.size(); ++n) {
       const TapeNode& node = tape_.nodes()[n];
       if (engine_pass(node) != nullptr) why_[n] = "gradients through a graph that is cut: torch's engine computes them";
+      if (is_on_foreign(tape_, node)) why_[n] = node.name + ", which torch computes";
       if (is_leaf_mark(node)) why_[n] = "it makes a tensor a leaf";
       if (is_numpy_operation(node)) why_[n] = "NumPy's";
       if (number_operation(node) != nullptr && (reads_array(node) || draws_by_numpy(node))) why_[n] = "NumPy's";

@@ -14,7 +14,7 @@ bool is_as_recorded(const TapeNode& node, const std::vector<TapeSlot>& slots, co
     if (output < 0) continue;
     const TapeSlot& slot = slots[static_cast<size_t>(output)];
     PyObject* const value = env[static_cast<size_t>(output)].get();
-    if (slot.number || !slot.sizes || !slot.dtype || value == nullptr) continue;
+    if (slot.number || !slot.sizes || !slot.symbolic_sizes.empty() || !slot.dtype || value == nullptr) continue;
     const Ref sizes = attr_or_null(value, "shape"), dtype = attr_or_null(value, "dtype");
     same = same && sizes && dtype && PyObject_RichCompareBool(sizes.get(), slot.sizes.get(), Py_EQ) == 1 &&
            PyObject_RichCompareBool(dtype.get(), slot.dtype.get(), Py_EQ) == 1;

@@ -49,7 +49,7 @@ int slot_of(PyObject* object) {
   return Py_TYPE(object) == slot_type() ? reinterpret_cast<SlotObject*>(object)->slot : -1;
 }
 
-int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate) {
+int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate, Ref other) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[meta.get()] = index;
@@ -60,6 +60,8 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, boo
   slot.input = true;
   slot.guard_index = guard_index;
   slot.conjugate = conjugate;
+  slot.foreign = static_cast<bool>(other);
+  slot.other = std::move(other);
   const Ref needs = attr_or_null(tensor, "requires_grad");
   slot.requires_grad = needs.get() == Py_True;
   needs_grad_modes_ = needs_grad_modes_ || slot.requires_grad;
@@ -68,17 +70,28 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, boo
   return index;
 }
 
-int Tape::add_placeholder(PyObject* tensor, Ref device, Ref meta) {
+int Tape::add_placeholder(PyObject* tensor, Ref device, Ref meta, Ref other) {
   const int index = static_cast<int>(slots_.size());
   TapeSlot slot;
   slot.object = Ref::borrow(tensor);
-  slot.real = static_cast<bool>(meta);
+  slot.foreign = static_cast<bool>(other);
+  slot.other = std::move(other);
+  slot.real = meta && !slot.foreign;
   slot.meta = meta ? std::move(meta) : Ref::borrow(tensor);
   by_object_[tensor] = index;
   by_meta_[slot.meta.get()] = index;
   slot.device = std::move(device);
   slots_.push_back(describe(std::move(slot)));
   return index;
+}
+
+bool is_on_foreign(const Tape& tape, const TapeNode& node) {
+  bool found = false;
+  const auto look = [&](int slot) { found = found || (slot >= 0 && tape.slots()[static_cast<size_t>(slot)].foreign); };
+  for_each_slot(node.args.get(), look);
+  for_each_slot(node.kwargs.get(), look);
+  for (const int slot : node.outputs) look(slot);
+  return found;
 }
 
 bool waits(const Tape& tape) {
@@ -311,7 +324,8 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   for (TapeSlot& slot : copy->slots_) {
     // Inputs from the arguments come anew with each call; pinned ones are kept.
     if (!slot.input || slot.guard_index >= 0) slot.object = Ref();
-    if (!slot.input) slot.meta = Ref();
+    if (!slot.input || slot.foreign) slot.meta = Ref();
+    slot.other = Ref();
   }
   for (size_t i = 0; i < copy->slots_.size(); ++i) {
     const TapeSlot& slot = copy->slots_[i];

@@ -22,6 +22,8 @@ namespace tatara::capture {
 struct SlotLayout {
   Ref sizes, strides;
   std::vector<Expr> symbolic_sizes, symbolic_strides;  ///< empty where every size is constant
+  Ref real_strides;                                    ///< of a result: as a run has found them, where they are others
+  bool layout_read = false;                            ///< the program has asked how it lies in memory
 };
 
 /// The layout is that of a tensor as it comes, or as it was made (Tape::layout).
@@ -29,8 +31,7 @@ struct TapeSlot : SlotLayout {
   Ref object;  ///< the placeholder, or the real tensor of an input; dropped for placeholders when the trace ends
   Ref meta;    ///< stands for the tensor while results are inferred: the placeholder itself, or a twin of the input
   Ref device;
-  Ref dtype;         ///< as the host inferred it
-  Ref real_strides;  ///< of a result: as a run has found them, where they are others
+  Ref dtype;  ///< as the host inferred it
   bool input = false;
   int guard_index = -1;        ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
   bool real = false;           ///< a result that is there already, while the trace goes on
@@ -48,11 +49,14 @@ struct TapeSlot : SlotLayout {
   bool made_before = false;  ///< inputs of a part of a tape: a part before it, or torch between them, makes it
   bool conjugate =
       false;  ///< inputs: what lies beneath the object, a lazily conjugated view; results: the first run gave such a view
-  bool layout_read = false;  ///< the program has asked how it lies in memory
+  bool foreign = false;  ///< a sparse or quantised tensor (TorchApi::is_foreign): torch makes all calls on it
+  Ref other;             ///< the same, while the trace is open: it stands for it as `meta` does, and has other elements
   int level = 0;  ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
   Ref spoiled;  ///< outputs: what eager says when gradients go through it, since something saved was written afterwards
-  int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides, real_strides); }
+  int traverse(const Visitor& visit) const {
+    return visit(object, meta, device, dtype, sizes, strides, real_strides, other);
+  }
 };
 
 struct TapeNode {
@@ -67,6 +71,7 @@ struct TapeNode {
   std::string name;
   UserLocation location;
   bool mutates = false;           ///< an in-place operation, or one that may be
+  bool foreign = false;           ///< a foreign tensor is among its operands or results
   bool statistics = false;        ///< it may write to running statistics: the host does not count such a write
   PyObject* generator = nullptr;  ///< among its arguments
   int generator_slot = -1;        ///< the same: another one in each call
@@ -87,6 +92,10 @@ struct CustomBackward {
   std::vector<int> cotangents;  ///< of each output of the node
   std::vector<TapeNode> nodes;
 };
+
+class Tape;
+/// Whether a foreign tensor is among the operands or results of the node, which torch runs then.
+bool is_on_foreign(const Tape& tape, const TapeNode& node);
 
 /// Whether the node puts a hook on a tensor that the tape makes.
 inline bool is_hook(const TapeNode& node) {
@@ -114,9 +123,10 @@ class Tape {
     const auto found = by_meta_.find(tensor);
     return found == by_meta_.end() ? -1 : found->second;
   }
-  int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate = false);
-  /// With `meta`: a tensor that a call has made for real, and what stands for it.
-  int add_placeholder(PyObject* tensor, Ref device, Ref meta = {});
+  /// `other`: of a foreign tensor, for which it stands as `meta` does.
+  int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate = false, Ref other = {});
+  /// With `meta`: a tensor that a call has made for real, and what stands for it; with `other`, too: a foreign tensor.
+  int add_placeholder(PyObject* tensor, Ref device, Ref meta = {}, Ref other = {});
   /// From now on the input comes with each call, as the guarded object `index`.
   void set_guard_index(int slot, int index) { slots_[static_cast<size_t>(slot)].guard_index = index; }
   /// A NumPy array or scalar; sizes, strides and dtype are in `slot`. Or a generator.

@@ -240,6 +240,7 @@ std::string Tape::differs(const TapeNode& node, size_t output, PyObject* value, 
   if (api.numpy != nullptr && api.numpy->is_array(value)) return {};
   // The placeholder may have changed its shape since.
   const bool later = reshaped_.contains(node.outputs[output]);
+  if (slots_[slot].foreign && !api.is_foreign(value)) return "gives a tensor of another layout than its kernel";
   for (const char* name : {"dtype", "shape"}) {
     const bool sizes = later && std::strcmp(name, "shape") == 0;
     const Ref inferred = sizes ? slots_[slot].sizes : attr_or_null(env[slot].get(), name);
@@ -315,7 +316,7 @@ class Unwanted {
     const TapeSlot& info = tape_.slots()[slot];
     PyObject* tensor = env_[slot].get();
     const Py_ssize_t own = references(static_cast<int>(slot));
-    if (info.level != 0 || info.object.get() != tensor || Py_REFCNT(tensor) > own + 1) return true;
+    if (info.foreign || info.level != 0 || info.object.get() != tensor || Py_REFCNT(tensor) > own + 1) return true;
     if (attr_or_null(tensor, "requires_grad").get() != Py_False) return true;
     const long uses = use_count(tensor);
     if (uses != 1) return uses == 0;
@@ -423,7 +424,7 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
         return failed();
       }
       if (real[slot]) continue;
-      if (api.is_tensor(tensors[k]) && !reshaped_.contains(node.outputs[k]) &&
+      if (api.is_tensor(tensors[k]) && !slots_[slot].foreign && !reshaped_.contains(node.outputs[k]) &&
           !same_strides(api, env[slot].get(), tensors[k])) {
         slots_[slot].real_strides = Ref::steal(PyObject_CallMethod(tensors[k], "stride", nullptr));
       }
@@ -523,7 +524,7 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
     }
     if (!made_.symbols.empty() && !bind_made(n, env, symbols)) return false;
     if (!falls_as_recorded(*this, n, env)) return false;
-    if (runs_as_it_stands(node) && !is_as_recorded(node, slots_, env)) {
+    if ((runs_as_it_stands(node) || node.foreign) && !is_as_recorded(node, slots_, env)) {
       PyErr_Format(PyExc_RuntimeError, "tatara: %s gives another shape or type than when it was traced",
                    node.name.c_str());
       return false;

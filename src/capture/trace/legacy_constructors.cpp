@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "capture/numbers/symbolic_int.h"
+#include "capture/trace/call_tracing.h"
 #include "capture/trace/torch_tracing.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/tracer_modes.h"

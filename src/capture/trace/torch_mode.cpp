@@ -23,14 +23,17 @@ namespace tatara::capture {
 int TraceContext::slot_for(PyObject* tensor) {
   Trace& t = *trace;
   if (const int slot = t.tape.find(tensor); slot >= 0) return slot;
-  Ref meta = api.meta_like(tensor);
+  const Ref two = api.is_foreign(tensor) ? foreign_stand_ins(api, tensor) : Ref();
+  Ref meta = two ? Ref::borrow(PyTuple_GET_ITEM(two.get(), 0)) : api.meta_like(tensor);
   if (!meta) {
     forget_error();
     return -1;
   }
   Ref device = attr(tensor, "device");
   const int index = t.index_of(tensor);
-  const int slot = t.tape.add_input(tensor, std::move(meta), std::move(device), index);
+  Ref other = two ? Ref::borrow(PyTuple_GET_ITEM(two.get(), 1)) : Ref();
+  const int slot = t.tape.add_input(tensor, std::move(meta), std::move(device), index, false, std::move(other));
+  if (two) return slot;
   const SymbolicLayout* layout = index >= 0 ? t.guard.layout(index) : nullptr;
   if (layout == nullptr && index >= 0) layout = t.object_guards.layout(index);
   if (layout != nullptr) {

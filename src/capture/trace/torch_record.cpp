@@ -10,6 +10,7 @@
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
 #include "capture/trace/size_probes.h"
+#include "capture/trace/torch_recording.h"
 #include "capture/trace/torch_tracing.h"
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
@@ -88,6 +89,15 @@ Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
   });
 }
 
+/// Whether it makes a sparse or quantised tensor, or multiplies by weights that are in an object of the quantised library's: neither
+/// has a kernel for tensors without data.
+bool gives_foreign(const TorchFunction& fn) {
+  const std::string_view name = fn.name;
+  if (fn.dispatcher) return name.starts_with("quantized::");
+  const bool of_parts = name.starts_with("sparse_") && name.ends_with("_tensor");
+  return of_parts || name.starts_with("to_sparse") || name.starts_with("quantize_per_");
+}
+
 /// Kernels of the dispatcher resize results that they are given (always keywords) or not, whatever their meta form does.
 bool takes_empty_result(PyObject* kwargs, const Tape& tape) {
   bool found = false;
@@ -101,22 +111,6 @@ bool takes_empty_result(PyObject* kwargs, const Tape& tape) {
 }
 
 }  // namespace
-
-/// A call on its way to the tape.
-struct TorchTracing::Recording {
-  const TorchFunction& fn;
-  PyObject* func;
-  PyObject* args;
-  PyObject* kwargs;
-  Ref cast_args, cast_kwargs;  // what autocast has made of them
-  Ref tape_args, tape_kwargs;
-  size_t tensors = 0;
-  Ref device;                       // of the results
-  std::string problem;              // why it cannot be recorded
-  std::span<const int64_t> values;  // of the symbols, where the host is asked for others than this call's
-  bool by_value = false;            // numbers that vary are not left to the graph
-  bool varying = false;             // some are
-};
 
 /// An operand as the tape has it.
 Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
@@ -166,7 +160,7 @@ Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
   const bool known = t.tape.find(o) >= 0;
   if (!known) {
     TensorMeta meta;
-    if (!api_.read_meta(o, meta)) {
+    if (!api_.read_meta(o, meta) && !api_.is_foreign(o)) {
       call.problem = api_.why_not(o);
       return Ref::borrow(o);
     }
@@ -186,6 +180,7 @@ Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
     call.problem = "tensors on the meta device beside others";
   }
   if (!call.device || (call.tensors == 1)) call.device = info.device;
+  call.foreign = call.foreign || info.foreign;
   return make_slot_ref(slot);
 }
 
@@ -307,7 +302,7 @@ std::vector<ProbedLayout> TorchTracing::layouts_by_host(Recording& call, PyObjec
   std::vector<Expr> dims = operand_dims(t.tape, call.tape_args.get(), call.tape_kwargs.get());
   const auto ask = [&](std::span<const int64_t> values) {
     call.values = values;
-    Ref other = infer_by_host(call);
+    Ref other = call.foreign ? infer_foreign(call, false) : infer_by_host(call);
     call.values = {};
     return other;
   };
@@ -377,7 +372,7 @@ bool TorchTracing::record_varying(Recording& call, Ref& result) {
 
 PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
-  Recording call{fn, func, args, kwargs, {}, {}, {}, {}, 0, {}, {}, {}, false, false};
+  Recording call{.fn = fn, .func = func, .args = args, .kwargs = kwargs};
   call.by_value = fn.kind != TorchKind::kRecord || !transforms().open_levels().empty();
   if (fn.name == "new" && PyTuple_GET_SIZE(args) == 2 && is_symbolic_size(PyTuple_GET_ITEM(args, 1))) {
     return record_new_of_size(args, kwargs);
@@ -405,6 +400,7 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
     if (answer && PyTuple_Check(answer.get())) mark_born(answer.get());
     return answer.release();
   }
+  if (call.foreign || (fn.kind == TorchKind::kRecord && gives_foreign(fn))) return record_foreign(call);
   if (call.varying) {
     if (Ref result; record_varying(call, result)) return result.release();
     if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);

@@ -62,6 +62,12 @@ class TorchTracing final : public TraceFeature {
   Ref made_leaf(PyObject* data, bool requires_grad);
   bool can_make_leaf(PyObject* data, PyObject* flag) const;
   Ref infer_by_host(Recording& call);
+  /// Sparse tensors (foreign_calls.cpp).
+  PyObject* record_foreign(Recording& call);
+  Ref infer_foreign(const Recording& call, bool other);
+  std::string infer_foreign_twice(const Recording& call, Ref& result, Ref& other);
+  std::string why_not_foreign(const Recording& call) const;
+  PyObject* take_foreign(Recording& call, PyObject* result, PyObject* other);
   std::vector<ProbedLayout> layouts_by_host(Recording& call, PyObject* result);
   PyObject* answer_metadata(const Recording& call);
   /// An operator on lists of tensors (torch._foreach_*), one by one.

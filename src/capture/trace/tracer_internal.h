@@ -10,6 +10,9 @@ namespace tatara::capture {
 /// A call of the host's on meta tensors, which tells what its results are. Null with a Python error set.
 Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs);
 
+/// Two tensors that stand for a foreign one: of its layout, type and sizes, with other elements. Null with a Python error set.
+Ref foreign_stand_ins(const TorchApi& api, PyObject* tensor);
+
 /// The torch-function mode of tracers.
 PyObject* mode_object();
 

@@ -65,7 +65,7 @@ std::vector<TensorType> loop_meta(MetaContext& m) {
 void lower_loop(LowerContext& c) {
   const auto rank = static_cast<size_t>(c.operand(0).dim());
   ReductionDef def = sum_of_products(c, static_cast<int64_t>(rank) - 1);
-  def.in_memory.push_back(1);
+  if (!Args(c).flag(3)) def.in_memory.push_back(1);
   if (Args(c).flag(2)) {
     def.lanes = rank - 2;
     def.beside = rank - 3;
@@ -81,8 +81,10 @@ void register_thin_product(OpRegistry& r) {
   // Of each pair the product is summed; dim `few` of the result is the one of `rows`.
   r.add(make_op({"thin_product", OpKind::kReduction, "(Tensor[] rows, Tensor[] weight, int few) -> Tensor", ""},
                 thin_meta, nullptr, lower_thin));
-  // [.., rows, columns, summed]: lanes lie along columns, rows beside each other; else lanes lie along what is summed.
-  r.add(make_op({"cpu_product", OpKind::kReduction, "(Tensor left, Tensor right, bool columns) -> Tensor", ""},
+  // [.., rows, columns, summed]: lanes lie along columns, rows beside each other; else lanes lie along what is summed. `computed`: what
+  // makes the right matrix is part of the loops.
+  r.add(make_op({"cpu_product", OpKind::kReduction,
+                 "(Tensor left, Tensor right, bool columns, bool computed=False) -> Tensor", ""},
                 loop_meta, nullptr, lower_loop));
 }
 
