@@ -90,14 +90,25 @@ void find_unpacked(const Graph& g, ValueId value, std::map<ValueId, UnpackedPart
   }
 }
 
+/// What a copy into a part puts there: the part as it was before tells the type alone.
+ValueId without_copy(GraphCopy& copy, GraphBuilder& b, ValueId part) {
+  const Graph& g = copy.from();
+  const Node* node = g.producer(part);
+  if (node == nullptr || node->op->name != "copy") return copy[part];
+  const ValueId value = b.cast(copy[std::get<TensorArg>(node->args[1]).value], g.type(part).dtype);
+  return b.type(value).sizes == g.type(part).sizes ? value : b.expand(value, g.type(part).sizes);
+}
+
 ValueId joined_parts(GraphCopy& copy, const Node& node, const UnpackedParts& parts) {
   GraphBuilder b(copy.to());
   b.set_location(node.location);
   const std::vector<Expr> sizes = copy.from().type(node.outputs[0]).sizes;
   const auto dim = static_cast<int64_t>(parts.dim) + (parts.in_turn ? 1 : 0);
   TensorList list;
-  for (const ValueId each : parts.values)
-    list.values.push_back(parts.in_turn ? b.unsqueeze(copy[each], dim) : copy[each]);
+  for (const ValueId each : parts.values) {
+    const ValueId part = without_copy(copy, b, each);
+    list.values.push_back(parts.in_turn ? b.unsqueeze(part, dim) : part);
+  }
   return b.reshape(b.op("cat", {Arg(list), Arg(Scalar(dim))}), sizes);
 }
 

@@ -60,6 +60,20 @@ def _words(x: torch.Tensor, p: torch.Tensor, s: torch.Tensor, z: torch.Tensor) -
     return F.linear(x, _grouped(w, s, z[:, :, None], x))
 
 
+def _written(x: torch.Tensor, p: torch.Tensor, s: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    w = torch.empty(p.shape[0], 2 * p.shape[1], dtype=x.dtype)
+    w[:, ::2] = (p & 15).to(x.dtype)
+    w[:, 1::2] = p >> 4
+    return F.linear(x, _grouped(w, s, z[:, :, None], x))
+
+
+def _written_halves(x: torch.Tensor, p: torch.Tensor, s: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    w = torch.empty(p.shape[0], 2 * p.shape[1], dtype=torch.uint8)
+    w[:, : p.shape[1]] = p & 15
+    w[:, p.shape[1] :] = p >> 4
+    return F.linear(x, _grouped(w, s, z[:, :, None], x))
+
+
 def _rows_packed(x: torch.Tensor, p: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
     w = torch.cat([p & 15, p >> 4], 0)
     return F.linear(x, (w.to(x.dtype) - 8) * s[:, None])
@@ -111,6 +125,13 @@ CASES: dict[str, Case] = {
         ],
     ),
     "int4_rows": (_rows_packed, lambda n, k, t: [_bytes(n // 2, k), _scale(n // 2 * 2, dtype=t)]),
+    "int4_written": (_written, _int4_weight),
+    "int4_written_halves": (_written_halves, _int4_weight),
+    "int8_across": (lambda x, w, s: (x @ w.to(x.dtype)) * s, lambda n, k, t: [_ints(k, n), _scale(n, dtype=t)]),
+    "int8_across_added": (
+        lambda x, w, s: torch.addmm(s, x, w.to(x.dtype) * s, alpha=2),
+        lambda n, k, t: [_ints(k, n), _scale(n, dtype=t)],
+    ),
     "int2": (_two_bits, lambda n, k, t: [_bytes(n, k // 4), _scale(n, dtype=t)]),
     "nf4": (
         _nf4,
@@ -221,8 +242,8 @@ def test_weights_with_offsets_and_strides() -> None:
     x, w, s = torch.randn(3, 128), _ints(80, 160), _scale(160, dtype=torch.float32)
     _check(_int8, [x, w[8:72, 5:133], s[::2][:64]])
     _check(lambda x, w, s: x @ (w.t().to(x.dtype) * s[None]), [x, w[8:72, 5:133], s[:64]])
-    # Across what is summed over the host is faster.
-    _check(lambda x, w, s: x @ (w.to(x.dtype) * s[None]), [x, _ints(128, 64), s[:64]], thin=False)
+    _check(lambda x, w, s: x @ (w.to(x.dtype) * s[None]), [x, _ints(128, 64), s[:64]])
+    _check(lambda x, w, s: (x @ w.to(x.dtype)) * s, [x, _ints(136, 192)[8:, 5:69], s[:64]])
 
 
 def test_what_is_not_for_it() -> None:
@@ -307,3 +328,62 @@ def test_many_random_products() -> None:
         outer = 2 * number(64, 90)
         dtype = [torch.float32, torch.bfloat16][number(0, 1)]
         _check(function, [torch.randn(number(1, 8), inner).to(dtype), *weight(outer, inner, dtype)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("rows", [1, 3, 16, 50])
+def test_packed_int8(rows: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(11)
+    x, (w, s) = torch.randn(rows, 192, dtype=dtype), _int8_weight(96, 192, dtype)
+    compiled = tatara.compile(torch.ops.aten._weight_int8pack_mm, fullgraph=True)
+    exact = x.double() @ w.double().t() * s.double()
+    for _ in range(3):
+        ours, eager = compiled(x, w, s), torch._weight_int8pack_mm(x, w, s)
+        assert (ours.dtype, ours.shape, ours.stride()) == (eager.dtype, eager.shape, eager.stride())
+        error, known = (float((y.double() - exact).abs().max() / exact.abs().max()) for y in (ours, eager))
+        assert error <= max(1.1 * known, 1e-6), (error, known)
+    with pytest.raises(RuntimeError, match="contiguous"):
+        compiled(x.repeat(1, 2)[:, ::2], w, s)
+    y = compiled(x.clone().requires_grad_(), w, s)
+    with pytest.raises(RuntimeError, match="derivative for aten::_weight_int8pack_mm is not implemented"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("rows", [1, 5, 8, 32, 70])
+def test_products_of_int8_are_exact(rows: int) -> None:
+    torch.manual_seed(12)
+    x, w = _ints(rows, 1200), _ints(64, 1200)
+    x[0], w[0] = -128, -128
+    compiled = tatara.compile(lambda x, w: torch._int_mm(x, w.t()) * 2, fullgraph=True)
+    for _ in range(3):
+        same(compiled(x, w), torch._int_mm(x, w.t()) * 2)
+    assert tatara.explain(lambda x, w: torch._int_mm(x, w.t()))(x, w).breaks == []
+
+
+def test_parts_that_do_not_make_up_a_weight() -> None:
+    torch.manual_seed(13)
+
+    def gap(x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+        w = torch.zeros(p.shape[0], 2 * p.shape[1], dtype=x.dtype)
+        w[:, ::2] = p & 15
+        w[:, ::2] = p >> 4
+        return F.linear(x, w)
+
+    def over(x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+        w = torch.zeros(p.shape[0], 2 * p.shape[1], dtype=x.dtype)
+        w[:, ::2] = p & 15
+        w[:, 1::2] = p >> 4
+        w[:, ::2] = p & 3
+        return F.linear(x, w)
+
+    def across(x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+        w = torch.ones(p.shape[0], 2 * p.shape[1], dtype=x.dtype)
+        w[:, 3 : 3 + p.shape[1]] = p & 15
+        w[:, : p.shape[1]] = p >> 4
+        return F.linear(x, w)
+
+    x, p = torch.randn(4, 128), _bytes(64, 64)
+    for function in (gap, over, across):
+        compiled = tatara.compile(function)
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x, p), function(x, p), rtol=1e-5, atol=1e-3)
