@@ -19,6 +19,7 @@
 #include "runtime/base/history.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/cuda/cuda.h"
+#include "runtime/host/gemm.h"
 #include "runtime/host/matrix_ops.h"
 #include "support/cancel.h"
 #include "support/error.h"
@@ -370,6 +371,8 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   ScheduleOptions schedule_options = options.schedule;
   const KernelTarget target = choose_target(graph, options, schedule_options);
   schedule_options.passes.thin_weights = ours_multiply();
+  schedule_options.passes.wide_products = ours_multiply() && has_wide_products();
+  schedule_options.passes.slow_bfloat16 = !multiplies_bfloat16();
   schedule_options.passes.vector_bytes = schedule_options.gpu ? 0 : target.cpu.vector_bytes();
   if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
   // Texts of all stages are wanted: they are made anew.

@@ -173,6 +173,8 @@ std::string plan_key(const Graph& graph, const ScheduleOptions& options, const K
   key.add(options.passes.disabled).add(static_cast<uint64_t>(options.passes.product_processors));
   key.add(static_cast<uint64_t>(options.passes.float32_products)).add(static_cast<uint64_t>(options.passes.of_stage));
   key.add(static_cast<uint64_t>(options.passes.thin_weights));
+  key.add(static_cast<uint64_t>(options.passes.wide_products));
+  key.add(static_cast<uint64_t>(options.passes.slow_bfloat16));
   key.add(static_cast<uint64_t>(options.passes.vector_bytes));
   return key.finish().str();
 }

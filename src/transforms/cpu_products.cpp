@@ -48,6 +48,8 @@ constexpr double kCopiedFar = 4;    // where it comes from behind the second cac
 constexpr double kNear = 1 << 18;   // bytes that do not
 constexpr double kVectorsBeside = 2, kVectorsOfFewRows = 4;
 constexpr double kFewRows = 4;
+constexpr int64_t kLeastWideRows = 5;    // and columns, of products of narrower numbers, that a tile pays for, and
+constexpr int64_t kLeastWide = 1 << 18;  // multiplications
 
 struct CpuProduct {
   ProductArgs form;
@@ -161,11 +163,72 @@ std::optional<CpuProduct> cpu_product(const Graph& g, const Node& node, const Pa
   return std::nullopt;
 }
 
+/// What the float operand of a product is a cast of, where products of ours take that: seen as the operand is.
+struct Narrow {
+  ValueId value = kNoValue;
+  bool turned = false;  // the operand is its transpose
+};
+
+struct WideProduct {
+  ProductArgs form;
+  Narrow right;
+};
+
+bool is_narrow(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kBFloat16; }
+
+/// Of a permutation of two dims.
+bool turns_matrix(const Node& node) {
+  const auto* dims = std::get_if<SymInts>(&node.args[1]);
+  return dims != nullptr && dims->values.size() == 2 && !dims->values[0].is_const(0) && !dims->values[0].is_const(-2);
+}
+
+std::optional<Narrow> narrow_operand(const Graph& g, const std::vector<int>& uses, ValueId operand) {
+  Narrow found{operand, false};
+  bool cast = false;
+  while (g.type(found.value).dtype != DType::kInt8) {
+    const Node* node = g.producer(found.value);
+    const auto* from = node == nullptr || node->args.empty() ? nullptr : std::get_if<TensorArg>(&node->args[0]);
+    const bool turns = from != nullptr && node->op->name == "permute" && node->op->kind == OpKind::kView;
+    const bool casts =
+        from != nullptr && node->op->name == "cast" && !cast && uses[static_cast<size_t>(found.value)] == 1;
+    if (from == nullptr || (!turns && !casts)) break;
+    const DType dtype = g.type(from->value).dtype;
+    if (casts && dtype != DType::kInt8 && dtype != DType::kBFloat16) break;
+    if (turns && g.type(from->value).dim() != 2) break;
+    if (turns && turns_matrix(*node)) found.turned = !found.turned;
+    cast = cast || casts;
+    found.value = from->value;
+  }
+  return is_narrow(g.type(found.value).dtype) ? std::optional(found) : std::nullopt;
+}
+
+/// A product of float32 with a matrix of narrower numbers, which is widened where it is packed and not ahead; and those of bfloat16 where
+/// the host has no instructions for them.
+std::optional<WideProduct> wide_product(const Graph& g, const std::vector<int>& uses, const Node& node,
+                                        const PassOptions& options) {
+  const std::optional<ProductArgs> form = product_args(node);
+  if (!options.wide_products || !form || form->batched || form->vector) return std::nullopt;
+  const auto* left = std::get_if<TensorArg>(&node.args[form->left]);
+  const auto* right = std::get_if<TensorArg>(&node.args[form->left + 1]);
+  if (left == nullptr || right == nullptr) return std::nullopt;
+  const TensorType &a = g.type(left->value), &b = g.type(right->value);
+  const bool half = a.dtype == DType::kBFloat16 && options.slow_bfloat16;
+  if (a.device.kind == DeviceKind::kCuda || (a.dtype != DType::kFloat32 && !half)) return std::nullopt;
+  if (form->added && is_factor(node.args[4], 0)) return std::nullopt;
+  const auto seen = [&g](Expr e) { return g.ctx().evaluate_hint(e).value_or(kSeen); };
+  const int64_t rows = seen(a.sizes[0]), inner = seen(a.sizes[1]), columns = seen(b.sizes[1]);
+  if (rows < kLeastWideRows || columns < kLeastWideRows || inner < kSeen || rows * columns * inner < kLeastWide)
+    return std::nullopt;
+  const std::optional<Narrow> narrow = narrow_operand(g, uses, right->value);
+  if (!narrow && !half) return std::nullopt;
+  return WideProduct{*form, narrow.value_or(Narrow{right->value, false})};
+}
+
 /// Writes one product as a reduction.
 class CpuWriter {
  public:
   CpuWriter(GraphCopy& copy, const Node& node, const CpuProduct& product)
-      : b_(copy.to()), args_(copy.args(node)), product_(product) {
+      : copy_(copy), b_(copy.to()), args_(copy.args(node)), product_(product) {
     b_.set_location(node.location);
   }
 
@@ -184,6 +247,14 @@ class CpuWriter {
     ValueId result = b_.op("cpu_product", {TensorArg{left}, TensorArg{right}, Scalar(product_.columns), Scalar(false)});
     if (vector) result = b_.squeeze(result, 1);
     if (added) result = with_sum(result);
+    return b_.cast(result, type.dtype);
+  }
+
+  ValueId run_wide(const WideProduct& wide, const TensorType& type) {
+    ValueId right = copy_[wide.right.value];
+    if (wide.right.turned) right = b_.permute(right, {1, 0});
+    ValueId result = b_.op("wide_mm", {TensorArg{tensor(wide.form.left)}, TensorArg{right}});
+    if (wide.form.added) result = with_sum(result);
     return b_.cast(result, type.dtype);
   }
 
@@ -210,25 +281,30 @@ class CpuWriter {
     return product_sum(b_, result, self, args_[3], args_[4]);
   }
 
+  const GraphCopy& copy_;
   GraphBuilder b_;
   const std::vector<Arg> args_;
-  const CpuProduct& product_;
+  const CpuProduct product_;
 };
 
 }  // namespace
 
 Graph cpu_products(const Graph& graph, const PassOptions& options) {
   return run_pass("cpu_products", graph, options, [&](const Graph& g) {
+    const std::vector<int> uses = g.use_counts();
     GraphCopy copy(g);
     for (const Node& node : g.nodes()) {
       const std::optional<CpuProduct> product = cpu_product(g, node, options);
-      if (!product) {
+      const std::optional<WideProduct> wide =
+          product ? std::optional<WideProduct>() : wide_product(g, uses, node, options);
+      if (!product && !wide) {
         copy.copy(node);
         continue;
       }
       const size_t first_new = copy.to().num_nodes();
       const TensorType& type = g.type(node.outputs[0]);
-      const ValueId made = CpuWriter(copy, node, *product).run(type);
+      const ValueId made = product ? CpuWriter(copy, node, *product).run(type)
+                                   : CpuWriter(copy, node, {wide->form}).run_wide(*wide, type);
       copy.set(node.outputs[0], with_type(copy, made, type, first_new));
     }
     return copy.finish();

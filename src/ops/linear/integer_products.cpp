@@ -49,6 +49,14 @@ std::vector<TensorType> int_meta(MetaContext& m) {
   return {contiguous_type(m.ctx(), DType::kInt32, x.device, {x.sizes[0], w.sizes[1]})};
 }
 
+/// Of float32, bfloat16 or int8, as float32: cpu_products makes it, no program has it.
+std::vector<TensorType> wide_meta(MetaContext& m) {
+  const TensorType &left = m.tensor(0), &right = m.tensor(1);
+  if (left.dim() != 2 || right.dim() != 2 || !same_size(m.ctx(), left.sizes[1], right.sizes[0]))
+    throw InvalidArgument("wide_mm of these sizes");
+  return {contiguous_type(m.ctx(), DType::kFloat32, left.device, {left.sizes[0], right.sizes[1]})};
+}
+
 /// Exact: sums are integers below 2^53.
 Values int_product(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
@@ -68,6 +76,10 @@ void register_integer_products(OpRegistry& r) {
                           int_meta, int_product);
   product.not_differentiable = true;
   r.add(std::move(product));
+  OpDef wide = make_op({"wide_mm", OpKind::kHost, "(Tensor self, Tensor mat2) -> Tensor", ""}, wide_meta);
+  wide.host_name = "tatara::wide_mm";
+  wide.host_overload = "out";
+  r.add(std::move(wide));
 }
 
 }  // namespace tatara

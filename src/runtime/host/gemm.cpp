@@ -68,6 +68,8 @@ struct Lines {
   int64_t line_stride;  // in elements, as the next
   int64_t stride;
   int64_t panel;
+  int64_t element;  // bytes
+  GemmKernel::Pack pack;
 };
 
 /// Lines cut at panels into pieces of nearly the same length.
@@ -92,10 +94,8 @@ class Multiplication {
  public:
   Multiplication(const MatrixProduct& p, const GemmKernel& kernel)
       : p_(p), kernel_(kernel), element_(dtype_size(p.dtype)), rows_ahead_(p.rows <= p.columns) {
-    const Lines rows{static_cast<const char*>(p.left.data), p.rows, p.left.row_stride, p.left.column_stride,
-                     kernel_.tile_rows};
-    const Lines columns{static_cast<const char*>(p.right.data), p.columns, p.right.column_stride, p.right.row_stride,
-                        kernel_.tile_columns};
+    const Lines rows = lines_of(p.left, p.rows, p.left.row_stride, p.left.column_stride, kernel_.tile_rows);
+    const Lines columns = lines_of(p.right, p.columns, p.right.column_stride, p.right.row_stride, kernel_.tile_columns);
     ahead_ = rows_ahead_ ? rows : columns;
     other_ = rows_ahead_ ? columns : rows;
     inner_block_ = round_up(ceil_div(p.inner, ceil_div(p.inner, kInnerBlock)), 8);
@@ -116,9 +116,17 @@ class Multiplication {
   }
 
  private:
-  void pack(char* out, const Lines& from, int64_t line, int64_t count, int64_t k, int64_t inner) const {
-    kernel_.pack(out, from.data + (line * from.line_stride + k * from.stride) * element_, count, inner,
-                 from.line_stride, from.stride, from.panel);
+  Lines lines_of(const MatrixRef& m, int64_t count, int64_t line_stride, int64_t stride, int64_t panel) const {
+    Lines lines{static_cast<const char*>(m.data), count, line_stride, stride, panel, element_, kernel_.pack};
+    if (m.narrow == DType::kInt8) lines.pack = kernel_.pack_int8;
+    if (m.narrow == DType::kBFloat16) lines.pack = kernel_.pack_bfloat16;
+    if (m.narrow != DType::kFloat32) lines.element = dtype_size(m.narrow);
+    return lines;
+  }
+
+  static void pack(char* out, const Lines& from, int64_t line, int64_t count, int64_t k, int64_t inner) {
+    from.pack(out, from.data + (line * from.line_stride + k * from.stride) * from.element, count, inner,
+              from.line_stride, from.stride, from.panel);
   }
 
   /// The products of `inner` elements from k on, of some lines of the operand that is packed ahead.
@@ -195,7 +203,7 @@ class Multiplication {
   int64_t inner_block_ = 0;
 };
 
-MatrixRef turned(const MatrixRef& m) { return {m.data, m.column_stride, m.row_stride}; }
+MatrixRef turned(const MatrixRef& m) { return {m.data, m.column_stride, m.row_stride, m.narrow}; }
 
 }  // namespace
 
@@ -222,6 +230,18 @@ void multiply(const MatrixProduct& product) {
   if (!can_multiply(product)) throw InternalError("a matrix product without a kernel");
   native_products().fetch_add(1, std::memory_order_relaxed);
   multiply_by(*kernel_for(product.dtype), product);
+}
+
+bool has_wide_products() {
+  const GemmKernel* kernel = kernel_for(DType::kFloat32);
+  return kernel != nullptr && kernel->pack_int8 != nullptr;
+}
+
+bool multiply_wide(const MatrixProduct& product) {
+  if (!has_wide_products()) return false;
+  native_products().fetch_add(1, std::memory_order_relaxed);
+  multiply_by(*kernel_for(DType::kFloat32), product);
+  return true;
 }
 
 void multiply_by(const GemmKernel& kernel, const MatrixProduct& product) {

@@ -13,6 +13,8 @@ struct MatrixRef {
   void* data = nullptr;
   int64_t row_stride = 0;
   int64_t column_stride = 0;
+  DType narrow =
+      DType::kFloat32;  // of an operand of a product of float32: int8 or bfloat16, which is widened as it is packed
 };
 
 /// out = alpha * left @ right + beta * addend, of (rows, inner) and (inner, columns). The addend may be the result itself, or
@@ -36,6 +38,11 @@ bool can_multiply(const MatrixProduct& product);
 /// high-performance matrix multiplication", ACM TOMS 34 (2008): panels of both operands are packed so that one stays in the
 /// first cache and the other in the second while a tile of the result is summed in registers.
 void multiply(const MatrixProduct& product);
+
+/// A product of float32 whose operands may be narrower, also where another kernel might be faster. False, with nothing done: on a CPU
+/// without kernels (has_wide_products()).
+bool multiply_wide(const MatrixProduct& product);
+bool has_wide_products();
 
 /// For tests: the same by the kernel of one instruction set that this machine has.
 struct GemmKernel;

@@ -29,8 +29,11 @@ struct GemmKernel {
   void (*multiply)(const GemmTile& tile);
   /// Lays `count` lines of `inner` elements out in panels of `panel` lines, [inner][panel] each, the last one filled up with zeros.
   /// Strides in elements: from line to line, and within a line.
-  void (*pack)(void* out, const void* in, int64_t count, int64_t inner, int64_t line_stride, int64_t stride,
-               int64_t panel);
+  using Pack = void (*)(void* out, const void* in, int64_t count, int64_t inner, int64_t line_stride, int64_t stride,
+                        int64_t panel);
+  Pack pack;
+  /// The same of narrower elements. Null: there is none.
+  Pack pack_int8, pack_bfloat16;
 };
 
 /// Null where the compiler does not make them.
@@ -101,11 +104,41 @@ struct Gemm {
     }
   }
 
+  // What is packed: elements as they are, or narrower ones.
+  struct Same {
+    using Element = T;
+    static Quad four(const T* p) { return *reinterpret_cast<const Quad*>(p); }
+    static T one(T value) { return value; }
+  };
+  struct Int8 {
+    using Element = int8_t;
+    using Four [[gnu::vector_size(4), gnu::may_alias, gnu::aligned(1)]] = int8_t;
+    static Quad four(const int8_t* p) { return __builtin_convertvector(*reinterpret_cast<const Four*>(p), Quad); }
+    static T one(int8_t value) { return static_cast<T>(value); }
+  };
+  struct BFloat16 {
+    using Element = uint16_t;
+    using Four [[gnu::vector_size(8), gnu::may_alias, gnu::aligned(2)]] = uint16_t;
+    using Words [[gnu::vector_size(16)]] = uint32_t;
+    static Quad four(const uint16_t* p) {
+      const Words words = __builtin_convertvector(*reinterpret_cast<const Four*>(p), Words) << 16;
+      Quad result;
+      __builtin_memcpy(&result, &words, sizeof result);
+      return result;
+    }
+    static T one(uint16_t value) {
+      const uint32_t word = static_cast<uint32_t>(value) << 16;
+      T result{};
+      __builtin_memcpy(&result, &word, sizeof word);
+      return result;
+    }
+  };
+
   /// Four lines of four elements each, turned.
-  static void turn(T* out, int64_t panel, const T* in, int64_t line_stride, int64_t lines) {
+  template <typename From>
+  static void turn(T* out, int64_t panel, const typename From::Element* in, int64_t line_stride, int64_t lines) {
     Quad a[kFour];
-    for (int64_t i = 0; i < kFour; ++i)
-      a[i] = i < lines ? *reinterpret_cast<const Quad*>(in + i * line_stride) : Quad{};
+    for (int64_t i = 0; i < kFour; ++i) a[i] = i < lines ? From::four(in + i * line_stride) : Quad{};
     const Quad low0 = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);
     const Quad high0 = __builtin_shufflevector(a[0], a[1], 2, 6, 3, 7);
     const Quad low1 = __builtin_shufflevector(a[2], a[3], 0, 4, 1, 5);
@@ -117,38 +150,48 @@ struct Gemm {
   }
 
   /// One panel; kPanel is a multiple of four.
-  template <int kPanel>
-  static void pack_panel(T* out, const T* in, int64_t lines, int64_t inner, int64_t line_stride, int64_t stride) {
+  template <typename From, int kPanel>
+  static void pack_panel(T* out, const typename From::Element* in, int64_t lines, int64_t inner, int64_t line_stride,
+                         int64_t stride) {
     int64_t k = 0;
     if (line_stride == 1 && lines == kPanel) {
-      for (; k < inner; ++k) __builtin_memcpy(out + k * kPanel, in + k * stride, kPanel * sizeof(T));
+      for (; k < inner; ++k) {
+        for (int i = 0; i < kPanel; i += kFour)
+          *reinterpret_cast<Quad*>(out + k * kPanel + i) = From::four(in + k * stride + i);
+      }
     } else if (stride == 1) {
       for (; k + kFour <= inner; k += kFour) {
         for (int i = 0; i < kPanel; i += kFour) {
-          turn(out + k * kPanel + i, kPanel, in + i * line_stride + k, line_stride, lines - i);
+          turn<From>(out + k * kPanel + i, kPanel, in + i * line_stride + k, line_stride, lines - i);
         }
       }
     }
     for (; k < inner; ++k) {
-      for (int64_t i = 0; i < kPanel; ++i) out[k * kPanel + i] = i < lines ? in[i * line_stride + k * stride] : T{0};
+      for (int64_t i = 0; i < kPanel; ++i)
+        out[k * kPanel + i] = i < lines ? From::one(in[i * line_stride + k * stride]) : T{0};
     }
   }
 
+  template <typename From>
   static void pack(void* out, const void* in, int64_t count, int64_t inner, int64_t line_stride, int64_t stride,
                    int64_t panel) {
     T* to = static_cast<T*>(out);
-    const T* from = static_cast<const T*>(in);
+    const auto* from = static_cast<const typename From::Element*>(in);
     for (int64_t i = 0; i < count; i += panel, from += panel * line_stride, to += panel * inner) {
       const int64_t lines = count - i < panel ? count - i : panel;
       if (panel == kRows) {
-        pack_panel<kRows>(to, from, lines, inner, line_stride, stride);
+        pack_panel<From, kRows>(to, from, lines, inner, line_stride, stride);
       } else {
-        pack_panel<kColumns>(to, from, lines, inner, line_stride, stride);
+        pack_panel<From, kColumns>(to, from, lines, inner, line_stride, stride);
       }
     }
   }
 
-  static constexpr tatara::GemmKernel kKernel{kRows, kColumns, &multiply, &pack};
+  static constexpr tatara::GemmKernel::Pack narrow(tatara::GemmKernel::Pack of_float) {
+    return sizeof(T) == sizeof(float) ? of_float : nullptr;
+  }
+  static constexpr tatara::GemmKernel kKernel{
+      kRows, kColumns, &multiply, &pack<Same>, narrow(&pack<Int8>), narrow(&pack<BFloat16>)};
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "runtime/host/gemm.h"
 #include "runtime/host/torch_handles.h"
+#include "support/error.h"
 #include "support/made_once.h"
 #include "support/options.h"
 
@@ -210,7 +211,54 @@ class AddmmOut final : public HostOp {
   const std::unique_ptr<HostOp> general_;
 };
 
+/// wide_mm.out: (a, b, *, out).
+class WideProductOut final : public HostOp {
+ public:
+  explicit WideProductOut(const Api& api) : api_(api) {}
+  std::vector<HostTensor> call(std::span<const HostValue> a) const override {
+    std::array<int64_t, 2> left, right;
+    if (!is_matrix(api_, a[0].tensor, left) || !is_matrix(api_, a[1].tensor, right))
+      throw InternalError("a wide product of other tensors than matrices");
+    MatrixProduct product;
+    product.rows = left[0];
+    product.inner = left[1];
+    product.columns = right[1];
+    product.left = operand(a[0].tensor);
+    product.right = operand(a[1].tensor);
+    product.out = matrix_of(api_, a[2].tensor);
+    if (product.out.column_stride == 0) product.out.column_stride = 1;
+    if (!multiply_wide(product)) throw Unsupported("wide products on this CPU");
+    return {};
+  }
+  std::string objection(std::span<const HostKind> args, size_t results) const override {
+    using Kind = HostValue::Kind;
+    static constexpr Kind kWanted[] = {Kind::kTensor, Kind::kTensor, Kind::kTensor};
+    return results > 0 ? "it returns nothing" : kinds_objection(args, kWanted);
+  }
+
+ private:
+  MatrixRef operand(const HostTensor& tensor) const {
+    MatrixRef matrix = matrix_of(api_, tensor);
+    int32_t dtype = 0;
+    check(api_, api_.aoti_torch_get_dtype(handle_of(tensor), &dtype), "reading a tensor");
+    matrix.narrow = torch_abi::from_scalar_type(dtype);
+    return matrix;
+  }
+
+  const Api& api_;
+};
+
 }  // namespace
+
+std::unique_ptr<HostOp> make_wide_product(const Api& api) { return std::make_unique<WideProductOut>(api); }
+
+bool multiplies_bfloat16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return true;
+#endif
+}
 
 std::unique_ptr<HostOp> make_matrix_op(const Api& api, std::string_view op, std::unique_ptr<HostOp> general) {
   if (op == "aten::mm") {

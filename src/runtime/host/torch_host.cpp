@@ -173,6 +173,7 @@ class TorchHostOps final : public HostOps {
  private:
   std::unique_ptr<HostOp> make(const std::string& op, const std::string& overload) {
     const bool out = overload == "out";
+    if (out && op == "tatara::wide_mm") return make_wide_product(api_);
     if (out && op == "tatara::bernoulli") return make_bernoulli(*this);
     if (out && op == "tatara::bernoulli_kept") return make_bernoulli_kept(*this);
     if (out && op == "tatara::bernoulli_again") return make_bernoulli_again(*this);
