@@ -169,3 +169,53 @@ def test_the_option_leaves_them_to_the_library() -> None:
 def test_unknown_choice() -> None:
     with pytest.raises(tatara.Error, match="one of auto, native, host, not 'fastest'"):
         tatara.config.matmul = "fastest"
+
+
+NARROW: dict[str, Callable[..., Any]] = {
+    "int8": lambda x, w, s: torch.nn.functional.linear(x, w.to(x.dtype)) * s,
+    "int8 across": lambda x, w, s: (x @ w.t().contiguous().to(x.dtype)) * s,
+    "int8 and a bias": lambda x, w, s: torch.addmm(s, x, w.t().to(x.dtype), beta=0.5, alpha=2),
+    "bfloat16": lambda x, w, s: torch.nn.functional.linear(x, (w * s[:, None]).bfloat16().to(x.dtype)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rows", [9, 40, 65])
+@pytest.mark.parametrize("name", NARROW)
+def test_narrow_weights(name: str, rows: int, dtype: torch.dtype) -> None:
+    """Widened where they are packed; the error is at most eager's."""
+    torch.manual_seed(5)
+    x, w, s = (
+        torch.randn(rows, 260, dtype=dtype),
+        torch.randint(-127, 128, (100, 260), dtype=torch.int8),
+        torch.rand(100),
+    )
+    s = s.to(dtype)
+    function = NARROW[name]
+    compiled = tatara.compile(function)
+    before = _products()
+    for _ in range(3):
+        ours = compiled(x, w, s)
+    eager, exact = function(x, w, s), function(x.double(), w, s.double())
+    assert (ours.dtype, ours.shape, ours.stride()) == (eager.dtype, eager.shape, eager.stride())
+    error, known = (float((y.double() - exact).abs().max() / exact.abs().max()) for y in (ours, eager))
+    assert error <= max(1.1 * known, 3e-7 if dtype == torch.float32 else 4e-3), (error, known)
+    if dtype == torch.float32:
+        assert _products() > before
+
+
+@pytest.mark.skipif(torch.cpu._is_avx512_bf16_supported(), reason="the host has instructions for it")
+@pytest.mark.parametrize("name", ["mm", "turned_left", "turned_right", "turned_result", "slices", "linear", "addmm"])
+def test_products_of_bfloat16(name: str) -> None:
+    function, make = PROGRAMS[name]
+    torch.manual_seed(6)
+    args = make(torch.bfloat16)
+    compiled = tatara.compile(function)
+    before = _products()
+    for _ in range(3):
+        ours = compiled(*args)
+    assert _products() > before
+    eager, exact = function(*args), function(*(a.double() for a in args))
+    assert (ours.dtype, ours.shape, ours.stride()) == (eager.dtype, eager.shape, eager.stride())
+    error, known = (float((y.double() - exact).abs().max() / exact.abs().max()) for y in (ours, eager))
+    assert error <= max(1.1 * known, 4e-3), (error, known)

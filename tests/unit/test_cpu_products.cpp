@@ -83,5 +83,27 @@ TEST(CpuProducts, BigOnesAreTheHosts) {
             0u);
 }
 
+TEST(CpuProducts, NarrowMatricesAreWidenedWhereTheyArePacked) {
+  for (const DType x : {DType::kFloat32, DType::kBFloat16}) {
+    for (const DType w : {DType::kInt8, DType::kBFloat16, DType::kFloat32}) {
+      Program p;
+      const ValueId weight = p.b.cast(p.input({512, 256}, w), x);
+      p.graph.add_output(p.b.binary("mm", p.input({64, 256}, x), p.b.permute(weight, {1, 0})));
+      PassOptions passes;
+      passes.wide_products = passes.slow_bfloat16 = true;
+      const Graph g = eliminate_dead_code(cpu_products(canonicalize(p.graph), passes));
+      const std::string text = print_graph(g);
+      const bool wide = x == DType::kBFloat16 || w != DType::kFloat32;
+      EXPECT_EQ(count(text, "wide_mm("), wide ? 1u : 0u) << text;
+      // What a float32 weight is rounded to is not left out, nor is the result's own type.
+      const size_t casts = (x == DType::kBFloat16 ? 1 : 0) + (w == DType::kFloat32 && x == DType::kBFloat16 ? 1 : 0);
+      EXPECT_EQ(count(text, "cast("), casts) << text;
+      passes.slow_bfloat16 = false;
+      const Graph fast = eliminate_dead_code(cpu_products(canonicalize(p.graph), passes));
+      EXPECT_EQ(count(print_graph(fast), "wide_mm("), wide && x == DType::kFloat32 ? 1u : 0u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tatara

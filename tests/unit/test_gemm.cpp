@@ -1,5 +1,6 @@
 // Products of matrices against sums in long double, for every kernel that this machine runs.
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <tuple>
@@ -209,6 +210,54 @@ TEST(Gemm, NotANumberAndInfinityComeThrough) {
       const float value = c.at(i, j);
       EXPECT_EQ(std::isnan(value), i == 100) << i << ", " << j;
       EXPECT_EQ(std::isinf(value), i != 100 && j == 95) << i << ", " << j;
+    }
+  }
+}
+
+/// The elements as they are stored in fewer bits, in the same places.
+template <typename T>
+std::vector<T> narrowed(Matrix<float>& m, DType dtype) {
+  std::vector<T> out;
+  for (float& value : m.memory) {
+    if (dtype == DType::kInt8) value = std::round(value * 127);
+    uint32_t word = 0;
+    std::memcpy(&word, &value, sizeof word);
+    word &= 0xFFFF0000U;
+    std::memcpy(&value, &word, sizeof word);
+    out.push_back(dtype == DType::kInt8 ? static_cast<T>(static_cast<int>(value) & 0xFF) : static_cast<T>(word >> 16));
+  }
+  return out;
+}
+
+TEST(Gemm, NarrowOperandsAreWidened) {
+  std::mt19937 random(7);
+  for (const GemmKernel* kernel : kernels(false)) {
+    for (const auto& [rows, inner, columns] : {std::tuple{8, 64, 48}, {5, 70, 17}, {33, 401, 65}, {130, 390, 100}}) {
+      for (const int turned : {0, 1, 2, 3}) {
+        Matrix<float> a(rows, inner, (turned & 1) != 0, 3), b(inner, columns, (turned & 2) != 0, 5);
+        Matrix<float> expected(rows, columns, false), given(rows, columns, false);
+        a.fill(random);
+        b.fill(random);
+        std::vector<uint16_t> halves = narrowed<uint16_t>(a, DType::kBFloat16);
+        for (const bool bytes : {false, true}) {
+          std::vector<uint8_t> ints;
+          std::vector<uint16_t> others;
+          if (bytes) {
+            ints = narrowed<uint8_t>(b, DType::kInt8);
+          } else {
+            others = narrowed<uint16_t>(b, DType::kBFloat16);
+          }
+          MatrixProduct p = product(a, b, expected);
+          multiply_by(*kernel, p);
+          p.out = given.ref();
+          p.left.data = &halves[8];
+          p.left.narrow = DType::kBFloat16;
+          p.right.data = bytes ? static_cast<void*>(&ints[8]) : static_cast<void*>(&others[8]);
+          p.right.narrow = bytes ? DType::kInt8 : DType::kBFloat16;
+          multiply_by(*kernel, p);
+          EXPECT_TRUE(expected.memory == given.memory);
+        }
+      }
     }
   }
 }
