@@ -34,8 +34,10 @@ class BodyCost {
   }
   void add(const Let& let) {
     const Scalar& s = let.scalar;
-    // Index values are usually converted at once; they do not decide the width.
-    if (s.op != ScalarOp::kIndex) bytes = std::max(bytes, part_size(s.dtype));
+    // Index values are usually converted at once, and small integers become int64 to be places in a table: neither decides the width. What is
+    // stored or computed as int64 does.
+    const bool place = s.op == ScalarOp::kIndex || (s.op == ScalarOp::kCast && s.dtype == DType::kInt64);
+    if (!place) bytes = std::max(bytes, part_size(s.dtype));
     int cost = 1;
     if (s.op == ScalarOp::kConst) cost = 0;
     if (s.op == ScalarOp::kDiv || s.op == ScalarOp::kSqrt || s.op == ScalarOp::kReciprocal) cost = 4;
