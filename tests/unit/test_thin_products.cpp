@@ -1,6 +1,8 @@
 // Products of a computed weight with few rows: what becomes loops, what fuses with them, and what NVIDIA's assembler says of the code.
 #include <string>
+#include <utility>
 
+#include "codegen/emit_cpu.h"
 #include "llvm_for_tests.h"
 #include "nvidia_assembler.h"
 #include "programs.h"
@@ -102,6 +104,56 @@ TEST(ThinProducts, GatedPairsAreOneKernel) {
   const ValueId up = linear(p, x, bytes_weight(p, 512, 256, DType::kFloat32));
   const Schedule s = schedule_thin(p, p.b.binary("mul", p.b.op("silu", {TensorArg{gate}}), up));
   EXPECT_EQ(s.plan.kernels.size(), 1u);
+}
+
+/// Places are int64, and yet vectors are as long as those of float32 are: the table is permuted in registers.
+TEST(ThinProducts, LevelsOfATableAreNotGathered) {
+  for (const auto& [isa, permuted] :
+       {std::pair{VectorIsa::kAvx2, "avx2.permps"}, {VectorIsa::kAvx512, "permvar.sf.512"}}) {
+    Program p;
+    const ValueId w = packed_weight(p, 512, 256, DType::kFloat32, true);
+    const Schedule s = schedule_thin(p, linear(p, p.input({1, 256}), w));
+    CpuTarget target;
+    target.isa = isa;
+    const std::string text = emit_cpu(*s.kernels.back(), target, "k");
+    EXPECT_NE(text.find(permuted), std::string::npos) << text;
+    EXPECT_EQ(text.find("masked.gather"), std::string::npos) << text;
+  }
+}
+
+TEST(ThinProducts, NeighboursOfOtherResultsAreLanes) {
+  for (const int64_t rows : {1, 3, 8, 20}) {
+    Program p;
+    const ValueId w = p.b.cast(p.input({256, 512}, DType::kInt8), DType::kFloat32);
+    const Schedule s = schedule_thin(p, p.b.binary("mm", p.input({rows, 256}), w));
+    EXPECT_EQ(host_calls(s), 0u);
+    for (const PlanBuffer& buffer : s.plan.buffers) {
+      if (buffer.home == BufferHome::kInput) continue;
+      EXPECT_LE(buffer.nbytes.const_value(), 4 * rows * 512);
+    }
+  }
+}
+
+TEST(ThinProducts, PartsThatFillAWeightAreJoined) {
+  for (const bool in_turn : {false, true}) {
+    Program p;
+    GraphBuilder& b = p.b;
+    const ValueId words = p.input({512, 128}, DType::kUInt8);
+    const ValueId low = b.cast(b.binary("bitwise_and", words, Scalar(int64_t{15})), DType::kFloat32);
+    const ValueId high = b.cast(b.binary("bitwise_right_shift", words, Scalar(int64_t{4})), DType::kFloat32);
+    ValueId w = p.input({512, 256});  // all of it is written
+    const int64_t end = in_turn ? 256 : 128, step = in_turn ? 2 : 1, second = in_turn ? 1 : 128;
+    w = b.op("slice_scatter",
+             {TensorArg{w}, TensorArg{low}, Scalar(int64_t{1}), Scalar(int64_t{0}), Scalar(end), Scalar(step)});
+    w = b.op("slice_scatter",
+             {TensorArg{w}, TensorArg{high}, Scalar(int64_t{1}), Scalar(second), Scalar(int64_t{256}), Scalar(step)});
+    const Schedule s = schedule_thin(p, linear(p, p.input({4, 256}), w));
+    EXPECT_EQ(host_calls(s), 0u);
+    for (const PlanBuffer& buffer : s.plan.buffers) {
+      if (buffer.home == BufferHome::kInput) continue;
+      EXPECT_LE(buffer.nbytes.const_value(), 4 * 4 * 512);
+    }
+  }
 }
 
 TEST(ThinProducts, NvidiasAssemblerTakesThem) {
