@@ -426,11 +426,12 @@ TorchTracing::Cast TorchTracing::cast_operands(const TorchFunction& fn, PyObject
   if (kwargs != nullptr && PyDict_GetItemString(kwargs, "out") != nullptr) return Cast::kSame;
   // The floating tensors that autocast looks at: those on the device of the first tensor; float64 stays as it is.
   std::string device;
-  bool eligible = false, wide = false;
+  bool eligible = false, wide = false, foreign = false;
   const auto dtype_name = [&](PyObject* o) -> std::string {
     if (!api_.is_plain_tensor(o)) return {};
     const Bypass bypass(bypass_);
     const int slot = trace_->tape.find(o);
+    foreign = foreign || (slot >= 0 ? trace_->tape.slots()[static_cast<size_t>(slot)].foreign : api_.is_foreign(o));
     const Ref where = slot >= 0 ? trace_->tape.slots()[static_cast<size_t>(slot)].device : attr(o, "device");
     const std::string type = text_of(attr(where.get(), "type").get());
     if (device.empty()) device = type;
@@ -450,6 +451,7 @@ TorchTracing::Cast TorchTracing::cast_operands(const TorchFunction& fn, PyObject
   if (!eligible || place == AutocastState::kDevices.end()) return Cast::kSame;
   const auto& on = state.devices[static_cast<size_t>(place - AutocastState::kDevices.begin())];
   if (!on.on) return Cast::kSame;
+  if (foreign) return Cast::kUnknown;  // calls on sparse tensors are made of others, which cast
   CastPolicy policy = [&] {
     const Bypass bypass(bypass_);  // Python code of the package reads its table
     return cast_policy(fn.name, device);

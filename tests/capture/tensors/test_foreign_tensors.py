@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import tatara
 from results import same
@@ -270,3 +271,45 @@ def test_scales_that_data_decide_break() -> None:
     for i in range(1, 5):
         _equal(compiled(X * i), function(X * i))
     assert "depends on the elements" in compiled._report()["breaks"][0]["reason"]
+
+
+def test_under_autocast() -> None:
+    """Calls on sparse tensors are made of others, which autocast sees: eager casts."""
+
+    def function(w: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.sparse.mm(w, y * 2) + 1
+
+    compiled = tatara.compile(function)
+    for _ in range(4):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            same(compiled(COO, Y), function(COO, Y), rtol=0.02, atol=0.1)
+    assert "under autocast" in compiled._report()["breaks"][0]["reason"]
+
+
+def test_a_write_to_memory_that_a_sparse_tensor_has() -> None:
+    crow, col = _of("csr").crow_indices(), _of("csr").col_indices()
+
+    def function(v: torch.Tensor) -> torch.Tensor:
+        v = v * 2
+        w = torch.sparse_csr_tensor(crow, col, v, (N, N))
+        before = w @ Y
+        v.mul_(3)
+        return before + w @ Y
+
+    compiled = tatara.compile(function, fullgraph=True)
+    for _ in range(4):
+        given = torch.randn(col.numel())
+        same(compiled(given), function(given))
+
+
+def test_inside_of_transforms_and_checkpoints() -> None:
+    def vmapped(w: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda r: torch.mv(w, r) * 2)(y)
+
+    def again(w: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return checkpoint(lambda y: torch.sparse.mm(w, y.sin()).cos(), y, use_reentrant=False)
+
+    for function in (vmapped, again):
+        compiled = tatara.compile(function)
+        for _ in range(4):
+            _equal(compiled(COO, Y.clone().requires_grad_()), function(COO, Y.clone().requires_grad_()))
