@@ -16,7 +16,8 @@ def _listed(tensor: torch.Tensor, some: bool) -> torch.Tensor:
     indices = torch.arange(count, device=tensor.device).expand(sparse, count)
     values = torch.ones(count, *shape[sparse:], dtype=tensor.dtype, device=tensor.device)
     # Each has places of its own, so it is coalesced if it says so.
-    return torch.sparse_coo_tensor(indices, values, shape)._coalesced_(tensor.is_coalesced())
+    made = torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
+    return made._coalesced_(tensor.is_coalesced())
 
 
 def stand_ins(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -36,6 +37,7 @@ def stand_ins(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         values.new_empty(*values.shape[:batch], 0, *values.shape[batch + 1 :]),
         tensor.shape,
         layout=tensor.layout,
+        check_invariants=False,
     )
     return none, tensor.detach()
 
