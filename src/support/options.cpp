@@ -168,6 +168,7 @@ const std::vector<OptionInfo>& option_table() {
                       "split_biases",
                       "channels_last",
                       "cpu_products",
+                      "copy_turns",
                       "cse",
                       "dce",
                       "decompose",

@@ -110,6 +110,7 @@ void ExprContext::refine(Expr symbol, IntRange range) {
 std::optional<bool> ExprContext::decide(Expr condition) const { return impl_->decide(own(this, condition)); }
 void ExprContext::assume(Expr condition) { impl_->assume(impl_->truth(own(this, condition))); }
 const std::vector<Expr>& ExprContext::guards() const { return impl_->facts.guards(); }
+void ExprContext::drop_guards() { impl_->facts.drop_guards(); }
 size_t ExprContext::checked_guards() const { return impl_->facts.checked; }
 void ExprContext::note_checked_guards() { impl_->facts.checked = impl_->facts.guards().size(); }
 std::vector<Expr> ExprContext::facts() const {

@@ -151,6 +151,8 @@ class ExprContext {
   int64_t specialize(Expr e);
   /// Conditions recorded by guard()/specialize(), in order, without duplicates and without those that hold by ranges.
   const std::vector<Expr>& guards() const;
+  /// Forgets all of them: the symbols that they speak of are not used any more.
+  void drop_guards();
   /// How many of them, from the first on, each later call checks. What is decided later holds for the present sizes only.
   size_t checked_guards() const;
   void note_checked_guards();

@@ -94,6 +94,10 @@ class FactTable {
   const std::vector<NodePtr>& assumed() const { return assumed_; }  // in order, for printing
   void add_guard(Expr condition) { guards_.push_back(condition); }
   const std::vector<Expr>& guards() const { return guards_; }
+  void drop_guards() {
+    guards_.clear();
+    checked = 0;
+  }
   size_t checked = 0;  // guards that each call checks: the first ones
 
   // Linear facts d <= 0, for the search.

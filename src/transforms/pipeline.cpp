@@ -15,6 +15,7 @@ const std::vector<PassInfo>& all_passes() {
   using Phase = PassInfo::Phase;
   return made_once([] {
     return std::vector<PassInfo>{
+        {"copy_turns", Phase::kCapture, "turns of loops that would be traced as those before are not traced"},
         {"expand_transforms", Phase::kCapture, "gradients, tangents and batches inside of the graph written out"},
         {"expand_batches", Phase::kCapture, "one batch of it"},
         {"join_writes", Phase::kCapture, "the rows that a loop writes to a tensor as one stack, on CPUs"},

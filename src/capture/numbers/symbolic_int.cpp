@@ -277,7 +277,38 @@ void settle_in(PyObject* object, int depth) {
   }
 }
 
+Expr TraceSymbols::begin_turn(int64_t hint, IntRange range, std::function<void()> other) {
+  TATARA_CHECK(symbols_.empty(), "the turn of a loop beside other symbols");
+  const Expr symbol = add(hint, {}, range);
+  other_ = std::move(other);
+  return symbol;
+}
+
+void TraceSymbols::end_turn() {
+  if (!in_turn()) return;
+  other_ = nullptr;
+  for (const auto& [object, held] : made_) {
+    if (is_symbolic_int(object)) Py_SET_TYPE(object, &PyLong_Type);
+  }
+  made_.clear();
+  for (const Ref& each : turn_refs_) {
+    auto* size = reinterpret_cast<SizeRef*>(each.get());
+    const Expr value = ctx_->constant(ctx_->evaluate_hint(Expr(size->node)).value_or(0));
+    size->node = value.node();
+    *size->program = ExprProgram(value, {});
+  }
+  turn_refs_.clear();
+  symbols_.clear();
+  hints_.clear();
+  ranges_.clear();
+  sources_.clear();
+  places_.clear();
+  program_guards_.clear();
+  ctx_->drop_guards();
+}
+
 Expr TraceSymbols::add(int64_t hint, SymbolSource source, IntRange range) {
+  if (const std::function<void()> other = other_; other) other();
   const Expr symbol = ctx_->fresh_size_symbol(hint, range);
   symbols_.push_back(symbol);
   hints_.push_back(hint);
@@ -396,13 +427,15 @@ Expr TraceSymbols::made_of(PyObject* object) const {
   return made_.contains(object) ? Expr(as_int(object)->node) : Expr();
 }
 
-Ref make_size_ref(Expr e, const TraceSymbols& symbols) {
+Ref make_size_ref(Expr e, TraceSymbols& symbols) {
   auto* object = PyObject_New(SizeRef, size_ref_type());
   if (object == nullptr) return {};
   object->node = e.node();
   object->ctx = new std::shared_ptr<ExprContext>(symbols.ctx_ptr());
   object->program = new ExprProgram(symbols.program(e));
-  return Ref::steal(reinterpret_cast<PyObject*>(object));
+  Ref made = Ref::steal(reinterpret_cast<PyObject*>(object));
+  symbols.note_size_ref(made);
+  return made;
 }
 
 bool is_size_ref(PyObject* object) { return Py_TYPE(object) == size_ref_type(); }

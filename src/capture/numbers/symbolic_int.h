@@ -60,6 +60,16 @@ class TraceSymbols {
   /// A size of the result in this slot, or the number there, which data decide. What is inferred by it, or decided by the program,
   /// holds for this call's value and is looked at in each run.
   Expr add_made(int64_t hint, int slot, int dim, IntRange range);
+  /// The number of a loop's turn as the only symbol, while one turn is traced for many (TurnTracing). `other`: called before another
+  /// symbol is made; it ends that.
+  Expr begin_turn(int64_t hint, IntRange range, std::function<void()> other);
+  /// Its numbers become plain ints where they are, and nothing is left of the symbol.
+  void end_turn();
+  bool in_turn() const { return static_cast<bool>(other_); }
+  /// What the tape has of a number is the value of this call from then on, where it outlives its symbol.
+  void note_size_ref(const Ref& size) {
+    if (in_turn()) turn_refs_.push_back(size);
+  }
   /// Whether such a symbol is part of the expression.
   bool is_made(Expr e) const;
   bool has_made() const { return !made_symbols_.empty(); }
@@ -111,7 +121,9 @@ class TraceSymbols {
     derive_ = std::move(derive);
     need_ = std::move(need);
   }
-  Ref derive(const char* name, PyObject* a, PyObject* b) const { return derive_ ? derive_(name, a, b) : Ref(); }
+  Ref derive(const char* name, PyObject* a, PyObject* b) const {
+    return derive_ && !in_turn() ? derive_(name, a, b) : Ref();
+  }
   void need(int slot) const {
     if (need_) need_(slot);
   }
@@ -162,6 +174,8 @@ class TraceSymbols {
   std::set<size_t> program_guards_;
   int64_t take_decision(const std::function<int64_t()>& decide);
   bool settled_ = false;
+  std::function<void()> other_;
+  std::vector<Ref> turn_refs_;
   int lookups_ = 0;
   std::unordered_map<PyObject*, Ref> made_, made_floats_;
   std::unordered_map<PyObject*, std::pair<Ref, int>> made_derived_;  // ints, with their slots
@@ -209,7 +223,7 @@ bool holds_symbolic_number(PyObject* object, int depth = 4);
 // ---- On the tape -----------------------------------------------------------------------------------------------------
 
 /// Marks the place of a symbolic integer in recorded arguments.
-Ref make_size_ref(Expr e, const TraceSymbols& symbols);
+Ref make_size_ref(Expr e, TraceSymbols& symbols);
 bool is_size_ref(PyObject* object);
 Expr size_ref_expr(PyObject* object);
 bool holds_size_ref(PyObject* object);

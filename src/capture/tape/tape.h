@@ -123,10 +123,21 @@ class Tape {
     const auto found = by_meta_.find(tensor);
     return found == by_meta_.end() ? -1 : found->second;
   }
+<<<<<<< HEAD
   /// `other`: of a foreign tensor, for which it stands as `meta` does.
   int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate = false, Ref other = {});
   /// With `meta`: a tensor that a call has made for real, and what stands for it; with `other`, too: a foreign tensor.
   int add_placeholder(PyObject* tensor, Ref device, Ref meta = {}, Ref other = {});
+=======
+  int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate = false);
+  /// With `meta`: a tensor that a call has made for real, and what stands for it.
+  int add_placeholder(PyObject* tensor, Ref device, Ref meta = {});
+  /// A result that lies as the one in slot `like`. Without a placeholder no program sees it.
+  int add_copy(int like, Ref placeholder);
+  /// Sizes among the arguments of the nodes from `first` on become numbers, by the symbols' values. Gives the slots from `first_slot` on
+  /// that had such a size.
+  std::vector<int> settle_sizes(size_t first, size_t first_slot, std::span<const int64_t> symbols);
+>>>>>>> 94dc5d31 (Turns of a loop that are like those before are copied, not traced)
   /// From now on the input comes with each call, as the guarded object `index`.
   void set_guard_index(int slot, int index) { slots_[static_cast<size_t>(slot)].guard_index = index; }
   /// A NumPy array or scalar; sizes, strides and dtype are in `slot`. Or a generator.
@@ -175,6 +186,8 @@ class Tape {
   void set_level(int slot, int level) { slots_[static_cast<size_t>(slot)].level = level; }
   /// Whether the tape has a step of torch.func's transforms.
   bool has_transforms() const { return has_transforms_; }
+  /// Whether it makes tensors leaves, or has done so in calls that were cut off.
+  bool had_leaf_marks() const { return had_leaf_marks_; }
   /// Whether it holds calls of NumPy's, or has held some that were cut off.
   bool had_numpy() const { return had_numpy_; }
 
@@ -296,6 +309,7 @@ class Tape {
   bool needs_grad_modes_ = false;
   bool has_transforms_ = false;
   bool had_numpy_ = false;
+  bool had_leaf_marks_ = false;
   /// Of an open tape, what has run.
   struct HasRun {
     size_t nodes = 0;

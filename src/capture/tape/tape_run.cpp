@@ -267,7 +267,7 @@ namespace {
 /// holds no reference to the placeholder. That becomes again what it was before the run.
 class Unwanted {
  public:
-  Unwanted(const Tape& tape, const TorchApi& api, const std::vector<Ref>& env, const HeldObjects& held)
+  Unwanted(const Tape& tape, const TorchApi& api, std::vector<Ref>& env, const HeldObjects& held)
       : tape_(tape),
         api_(api),
         env_(env),
@@ -284,6 +284,7 @@ class Unwanted {
   /// Whether the placeholder of a result of this node goes with it: what it was taken for is the same to all then.
   bool nobody_has(size_t node, int slot) const {
     const std::vector<int>& last = after_[node];
+    if (!tape_.slots()[static_cast<size_t>(slot)].object) return false;
     PyObject* const tensor = env_[static_cast<size_t>(slot)].get();
     return std::find(last.begin(), last.end(), slot) != last.end() && Py_REFCNT(tensor) == references(slot);
   }
@@ -291,6 +292,7 @@ class Unwanted {
   void drop_after(size_t node) {
     for (const int each : std::exchange(after_[node], {})) {
       const auto slot = static_cast<size_t>(each);
+      if (!tape_.slots()[slot].object) env_[slot] = Ref();  // nobody ever sees it
       if (!before_[slot]) continue;
       if (drop(slot)) {
         before_[slot] = Ref();
@@ -326,7 +328,7 @@ class Unwanted {
 
   const Tape& tape_;
   const TorchApi& api_;
-  const std::vector<Ref>& env_;
+  std::vector<Ref>& env_;
   const HeldObjects& held_;
   std::vector<Ref> before_;              // by slot
   std::vector<size_t> delay_;            // by slot: after how many nodes to try once more
@@ -359,6 +361,12 @@ bool Tape::takes_place(size_t n, size_t slot, PyObject* copy, const TorchApi& ap
   if (!writes && swap(api, operand, copy)) return true;
   forget_error();
   return false;
+}
+
+/// Of a result that no placeholder stands for: whether it has the type that was inferred.
+static bool is_as_inferred(const TapeSlot& slot, PyObject* value) {
+  const Ref sizes = attr_or_null(value, "shape"), dtype = attr_or_null(value, "dtype");
+  return sizes && dtype.get() == slot.dtype.get() && PyObject_RichCompareBool(sizes.get(), slot.sizes.get(), Py_EQ) == 1;
 }
 
 bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const HeldObjects& held,
@@ -413,6 +421,15 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
       if (slots_[slot].number) {
         env[slot] = Ref::borrow(tensors[k]);
         ran_.numbers[node.outputs[k]] = env[slot];
+        continue;
+      }
+      if (!slots_[slot].object) {
+        if (!is_as_inferred(slots_[slot], tensors[k])) {
+          mismatch_ = str_cat("the host's meta kernel of ", node.name, " gives a tensor of another type");
+          PyErr_SetString(PyExc_RuntimeError, mismatch_.c_str());
+          return failed();
+        }
+        env[slot] = Ref::borrow(tensors[k]);
         continue;
       }
       if (const std::string other = differs(node, k, tensors[k], env, real[slot], api); !other.empty()) {

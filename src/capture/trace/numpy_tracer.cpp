@@ -15,6 +15,7 @@
 #include "capture/trace/origin_tracing.h"
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/tracer_internal.h"
+#include "capture/trace/turn_tracing.h"
 #include "capture/trace/write_tracing.h"
 
 namespace tatara::capture {
@@ -396,6 +397,7 @@ PyObject* NumpyTracing::numpy_operator(const char* op, const char* name, std::in
 
 PyObject* Tracer::unary_op(Frame&, UnaryOp op, PyObject* value) {
   if (!tracing()) return not_handled();
+  turns().reads(value);
   if (!numpy().numpy_value(value)) return reads().watch_contents(value, Reading::kItems) ? not_handled() : nullptr;
   switch (op) {
     case UnaryOp::kPositive: return numpy().numpy_operator("pos", "positive", {value});
@@ -448,11 +450,18 @@ PyObject* ReadTracing::show(PyObject* value) {
   return watch_contents(value, Reading::kAll) ? not_handled() : nullptr;
 }
 
-PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) { return reads().show(value); }
+PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) {
+  turns().odd("a text");
+  return reads().show(value);
+}
 
-PyObject* Tracer::convert_value(Frame&, PyObject* value, int) { return reads().show(value); }
+PyObject* Tracer::convert_value(Frame&, PyObject* value, int) {
+  turns().odd("a text");
+  return reads().show(value);
+}
 
 int Tracer::set_add(Frame&, PyObject* set, PyObject* value) {
+  if (tracing()) turns().writes_to(nullptr, nullptr);
   if (!reads().break_if_begun(set)) return -1;
   if (tracing()) origins().pin(value);
   if (!tracing() || !numpy().numpy_inside(value)) return kNotHandled;
@@ -460,6 +469,7 @@ int Tracer::set_add(Frame&, PyObject* set, PyObject* value) {
 }
 
 int Tracer::map_add(Frame&, PyObject* dict, PyObject* key, PyObject*) {
+  if (tracing()) turns().writes_to(nullptr, nullptr);
   if (!reads().break_if_begun(dict)) return -1;
   if (tracing()) origins().pin(key);
   if (!tracing() || !numpy().numpy_inside(key)) return kNotHandled;

@@ -13,6 +13,7 @@
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/tracer_modes.h"
 #include "capture/trace/transform_tracing.h"
+#include "capture/trace/turn_tracing.h"
 #include "capture/trace/value_tracing.h"
 #include "runtime/host/torch_abi.h"
 #include "support/error.h"
@@ -154,6 +155,7 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
     if (!graph_break("read of " + fn.name)) return nullptr;
     return PyObject_Call(func, args, kwargs);
   }
+  turns().calls_torch(fn);
   switch (fn.kind) {
     case TorchKind::kPassthrough: return PyObject_Call(func, args, kwargs);
     case TorchKind::kBreak: return answer_break(fn, func, args, kwargs);

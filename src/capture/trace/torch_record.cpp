@@ -82,7 +82,7 @@ bool stays_on(PyObject* device, PyObject* wanted) {
 bool is_symbolic_size(PyObject* o) { return PyTuple_Check(o) && !PyTuple_CheckExact(o) && holds_symbolic_number(o); }
 
 /// A torch.Size as a plain tuple.
-Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
+Ref sizes_on_tape(PyObject* size, TraceSymbols& symbols) {
   const Ref items = Ref::steal(PySequence_Tuple(size));
   return map_structure(items.get(), [&symbols](PyObject* o) {
     return is_symbolic_int(o) ? make_size_ref(symbolic_expr(o), symbols) : plain_number(o);

@@ -39,6 +39,7 @@ class TorchTracing;
 class ValueTracing;
 class TraceEnds;
 class TransformTracing;
+class TurnTracing;
 class WriteTracing;
 struct CompiledFunction;
 struct TraceOwner;
@@ -165,6 +166,7 @@ struct TraceFeatures {
   CheckpointTracing* checkpoints = nullptr;
   FunctionTracing* functions = nullptr;
   TransformTracing* transforms = nullptr;
+  TurnTracing* turns = nullptr;
   NumberTracing* numbers = nullptr;
   GradientTracing* gradients = nullptr;
   HistoryTracing* histories = nullptr;
@@ -281,6 +283,7 @@ class TraceFeature {
   CheckpointTracing& checkpoints() const { return *context_.features.checkpoints; }
   FunctionTracing& functions() const { return *context_.features.functions; }
   TransformTracing& transforms() const { return *context_.features.transforms; }
+  TurnTracing& turns() const { return *context_.features.turns; }
   NumberTracing& numbers() const { return *context_.features.numbers; }
   GradientTracing& gradients() const { return *context_.features.gradients; }
   HistoryTracing& histories() const { return *context_.features.histories; }

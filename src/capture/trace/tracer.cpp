@@ -23,6 +23,7 @@
 #include "capture/trace/tracer_modes.h"
 #include "capture/trace/tracer_parts.h"
 #include "capture/trace/transform_tracing.h"
+#include "capture/trace/turn_tracing.h"
 #include "capture/trace/write_tracing.h"
 #include "support/made_once.h"
 #include "support/options.h"
@@ -276,6 +277,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
   if (context_.idle.frame == &f) context_.idle = {};
   if (!context_.frames.empty() && context_.frames.back() == &f) context_.frames.pop_back();
   loops().leaves(f);
+  turns().leaves(f);
   if (tracing() && &f != context_.root) TATARA_LOG(kCapture, "  leave ", place_text(f.code(), 0));
   if (tracing()) lifetimes().break_if_closing_fails(f, how, result);
   if (tracing() && result != nullptr) numbers().settle_result(f, result);

@@ -19,12 +19,14 @@
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/tracer_modes.h"
 #include "capture/trace/transform_tracing.h"
+#include "capture/trace/turn_tracing.h"
 #include "capture/trace/value_tracing.h"
 #include "capture/trace/write_tracing.h"
 
 namespace tatara::capture {
 
 int Tracer::raising(Frame& f, PyObject* exception) {
+  turns().odd("an exception");
   if (tracing() && ends().leaves_again(f)) return ends().leave_in_eager() ? kNotHandled : -1;
   if (!tracing() || exception != nullptr) return kNotHandled;
   return calls().knows_handled() || graph_break("raise of what a caller handles") ? kNotHandled : -1;
@@ -163,9 +165,13 @@ PyObject* CallTracing::call_by_operands(const TracedCall& call) {
   if (const std::string life = lifetimes().starts_life(call.callable, call.args, call.nargs()); !life.empty()) {
     return lifetimes().break_for_good(life) ? not_handled() : nullptr;
   }
-  if (PyObject* const switched = switch_inference(call); switched != not_handled()) return switched;
-  if (PyObject* const switched = switch_dispatch(call); switched != not_handled()) return switched;
-  if (PyObject* const switched = switch_device(call); switched != not_handled()) return switched;
+  PyObject* switched = switch_inference(call);
+  if (switched == not_handled()) switched = switch_dispatch(call);
+  if (switched == not_handled()) switched = switch_device(call);
+  if (switched != not_handled()) {
+    turns().changes("a switch of torch's");
+    return switched;
+  }
   const std::string guard = enters_guard(call.callable, call.args, call.nargs());
   return guard.empty() || graph_break(guard) ? not_handled() : nullptr;
 }
@@ -182,6 +188,9 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
   if (!calls().call_inner(call, operands)) return nullptr;
   if (!tracing()) return not_handled();
   const Py_ssize_t nargs = call.nargs(), keywords = call.keywords();
+  if (call.known.special != SpecialCall::kNone && call.known.special != SpecialCall::kIsCompiling) {
+    turns().changes("a call of its own kind");
+  }
   if (PyObject* done = calls().call_float(call); done != not_handled()) return done;
   if (PyObject* done = calls().call_int(call); done != not_handled()) return done;
   if (PyObject* done = calls().call_special(f, call); done != not_handled() || !tracing()) return done;
@@ -191,6 +200,7 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
   if (PyObject* done = calls().call_by_operands(call); done != not_handled() || !tracing()) return done;
   if (TorchTracing::is_legacy_variable(call.callable)) return torch().make_variable(call);
   const CallPlan plan = calls().plan_call(call.callable, call.known, call.args, nargs);
+  turns().calls(call, plan);
   if (PyObject* done = numbers().identity_of_numbers(call.callable, plan.name, call.args, nargs); done != not_handled())
     return done;
   if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator || (plan.kind == Kind::kBreak && calls().in_cached())) {

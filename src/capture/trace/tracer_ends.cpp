@@ -24,6 +24,7 @@
 #include "capture/trace/tracer_modes.h"
 #include "capture/trace/tracer_parts.h"
 #include "capture/trace/transform_tracing.h"
+#include "capture/trace/turn_tracing.h"
 #include "capture/trace/write_tracing.h"
 #include "compiler/compiler.h"
 #include "support/options.h"
@@ -95,6 +96,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
     PyErr_SetString(PyExc_RuntimeError, reason.c_str());
     return false;
   }
+  turns().end();
   if (!context_.whole.empty() && leave_apart()) return false;
   if (leave_keys() || (modes().has_programs() && leave_modes(reason))) return false;
   if (numpy().leave_body(reason) || leave_inference(false) || (!stay_eager && leave_generators())) return false;
@@ -286,6 +288,7 @@ FrameAction TraceEnds::land(Frame& f) {
 
 FrameAction Tracer::on_exception(Frame& f, bool handled) {
   if (handled) delivered();
+  if (tracing()) turns().changes("an exception");
   if (context_.state == State::kUnwinding) {
     if (&f == context_.root) return ends().land(f);
     ends().unwind();
@@ -368,6 +371,7 @@ void TraceEnds::undo_later_writes() {
 
 bool TraceEnds::finish_return(Frame& f, PyObject* result) {
   Trace& t = *trace_;
+  turns().end();
   if (context_.dry_run) {
     finish_look(result);
     return true;

@@ -18,6 +18,7 @@
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_modes.h"
 #include "capture/trace/transform_tracing.h"
+#include "capture/trace/turn_tracing.h"
 #include "capture/trace/value_tracing.h"
 #include "capture/trace/write_tracing.h"
 
@@ -31,6 +32,7 @@ struct TracerParts {
     all.checkpoints = &checkpoints;
     all.functions = &functions;
     all.transforms = &transforms;
+    all.turns = &turns;
     all.numbers = &numbers;
     all.gradients = &gradients;
     all.histories = &histories;
@@ -50,6 +52,7 @@ struct TracerParts {
   void reset() {
     checkpoints.reset();
     transforms.reset();
+    turns.reset();
     numbers.reset();
     gradients.reset();
     histories.reset();
@@ -66,6 +69,7 @@ struct TracerParts {
   CheckpointTracing checkpoints{context};
   FunctionTracing functions{context};
   TransformTracing transforms{context};
+  TurnTracing turns{context};
   NumberTracing numbers{context};
   GradientTracing gradients{context};
   HistoryTracing histories{context};

@@ -13,6 +13,7 @@
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
+#include "capture/trace/turn_tracing.h"
 #include "capture/trace/write_tracing.h"
 
 namespace tatara::capture {
@@ -61,6 +62,8 @@ static bool finds_as_dicts_do(PyObject* container) {
 }
 
 PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
+  if (tracing()) turns().reads(container, key);
+  if (tracing() && !api_.is_tensor(container)) turns().looks_up(key);
   if (tracing()) {
     if (PyObject* done = numpy().numpy_get_item(container, key); done != not_handled()) return done;
   }
@@ -124,6 +127,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
 
 PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
   if (!tracing()) return not_handled();
+  turns().reads(iterable);
   if (numpy().numpy_value(iterable)) {
     PyObject* iterator = PyObject_GetIter(iterable);
     origins().note_result(iterator);
@@ -161,6 +165,7 @@ bool ReadTracing::break_if_state(PyObject* owner, PyObject* name) {
 }
 
 int Tracer::send(Frame&, PyObject* receiver, PyObject*, PyObject**) {
+  turns().odd("a generator");
   return reads().break_if_moved(receiver) ? kNotHandled : -1;
 }
 
@@ -177,6 +182,7 @@ bool ReadTracing::break_if_moved(PyObject* callable, PyObject* const* args, Py_s
 
 int Tracer::unpack(Frame&, PyObject* sequence, int before, int after, PyObject** out) {
   if (tracing()) {
+    turns().reads(sequence);
     if (const int done = numpy().numpy_unpack(sequence, before, after, out); done != kNotHandled) return done;
   }
   if (tracing() && !reads().watch_contents(sequence, Reading::kItems)) return -1;
@@ -198,6 +204,8 @@ bool ReadTracing::watch_searched(PyObject* container, PyObject* table) {
 PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool invert) {
   if (!reads().break_if_moved(container)) return nullptr;
   if (tracing()) {
+    turns().reads(container, item);
+    if (!PyUnicode_CheckExact(item)) turns().looks_up(item);
     const std::optional<bool> found = numbers().has_free_key(container, item);
     if (found) return PyBool_FromLong(*found != invert);
     numbers().settle_free_keys(container);
@@ -235,6 +243,7 @@ void NumberTracing::settle_for_arrays(PyObject* left, PyObject* right) {
 
 PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
   if (tracing()) {
+    turns().reads(left, right);
     numbers().settle_operands(left, right);
     numbers().settle_free_keys(left);
     numbers().settle_free_keys(right);
@@ -256,6 +265,7 @@ PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
 }
 
 int Tracer::truth(Frame&, PyObject* value) {
+  if (tracing()) turns().reads(value);
   if (tracing() && is_symbolic_number(value)) {
     const int result = PyObject_IsTrue(value);
     if (tracing()) ends().note_decision();
@@ -266,15 +276,18 @@ int Tracer::truth(Frame&, PyObject* value) {
 }
 
 PyObject* Tracer::get_len(Frame&, PyObject* object) {
+  if (tracing()) turns().reads(object);
   return !tracing() || reads().watch_size(object) ? not_handled() : nullptr;
 }
 
 PyObject* Tracer::match_keys(Frame&, PyObject* subject, PyObject*) {
+  turns().odd("a match");
   return !tracing() || reads().watch_contents(subject, Reading::kItems) ? not_handled() : nullptr;
 }
 
 /// Looks the attributes up that a class pattern reads.
 PyObject* Tracer::match_class(Frame&, PyObject* subject, PyObject* type, Py_ssize_t positional, PyObject* names) {
+  turns().odd("a match");
   if (!tracing() || !PyType_Check(type)) return not_handled();
   static PyObject* const places = PyUnicode_InternFromString("__match_args__");
   if (!reads().watch_contents(subject, Reading::kItems)) return nullptr;
@@ -289,6 +302,7 @@ PyObject* Tracer::match_class(Frame&, PyObject* subject, PyObject* type, Py_ssiz
 }
 
 PyObject* Tracer::import_from(Frame&, PyObject* module, PyObject* name) {
+  turns().odd("an import");
   if (tracing()) reads().watch_lookup(module, name);
   return not_handled();
 }
@@ -312,6 +326,7 @@ binaryfunc container_operator(int op) {
 
 PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (!tracing()) return not_handled();
+  turns().reads(left, right);
   numbers().settle_operands(left, right);
   numbers().settle_free_keys(left);
   numbers().settle_free_keys(right);
@@ -329,6 +344,7 @@ PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (api_.is_tensor(left) || api_.is_tensor(right)) return not_handled();
   constexpr int kFirstInplace = 13;  // NB_INPLACE_ADD
   if (op >= kFirstInplace && (PyList_Check(left) || PyDict_Check(left) || PySet_Check(left) || is_deque(left))) {
+    turns().writes_to(left, nullptr);
     return writes().inplace_operator(op, left, right);
   }
   if (!reads().watch_contents(left, Reading::kItems) ||
@@ -345,6 +361,7 @@ PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
 
 void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
   if (!tracing()) return;
+  turns().builds(kind, object);
   if (kind == BuildKind::kFilled) {
     if (born(object)) origins().adopt_parts(object);
     return;
@@ -366,9 +383,14 @@ bool ReadTracing::break_if_begun(PyObject* container) {
   return !tracing() || born(container) || graph_break("a comprehension or display begun before the graph goes on");
 }
 
-int Tracer::list_append(Frame&, PyObject* list, PyObject*) { return reads().break_if_begun(list) ? kNotHandled : -1; }
+int Tracer::list_append(Frame&, PyObject* list, PyObject* value) {
+  if (tracing()) turns().appends(list, value);
+  return reads().break_if_begun(list) ? kNotHandled : -1;
+}
 
 int Tracer::list_extend(Frame&, PyObject* list, PyObject* iterable) {
+  if (tracing()) turns().writes_to(list, nullptr);
+  if (tracing()) turns().reads(iterable);
   if (!reads().break_if_begun(list)) return -1;
   if (tracing() && numpy().numpy_value(iterable)) return graph_break("an array is unpacked") ? kNotHandled : -1;
   if (tracing() && !reads().watch_contents(iterable, Reading::kItems)) return -1;
@@ -376,28 +398,32 @@ int Tracer::list_extend(Frame&, PyObject* list, PyObject* iterable) {
   return reads().break_if_moved(iterable) ? kNotHandled : -1;
 }
 int Tracer::set_update(Frame&, PyObject* set, PyObject* iterable) {
+  turns().odd("a set");
   if (!reads().break_if_begun(set)) return -1;
   if (tracing() && numpy().numpy_inside(iterable)) return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
   if (tracing() && !reads().watch_contents(iterable, Reading::kEqual)) return -1;
   return reads().break_if_moved(iterable) ? kNotHandled : -1;
 }
 int Tracer::dict_update(Frame&, PyObject* dict, PyObject* mapping) {
+  if (tracing()) turns().writes_to(dict, nullptr);
   if (!reads().break_if_begun(dict)) return -1;
   return !tracing() || reads().watch_contents(mapping, Reading::kItems) ? kNotHandled : -1;
 }
 int Tracer::dict_merge(Frame&, PyObject* dict, PyObject* mapping, PyObject*) {
+  if (tracing()) turns().writes_to(dict, nullptr);
   if (!reads().break_if_begun(dict)) return -1;
   return !tracing() || reads().watch_contents(mapping, Reading::kItems) ? kNotHandled : -1;
 }
 
-PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {
+PyObject* Tracer::for_iter(Frame& f, PyObject* iterator) {
   if (!tracing()) return not_handled();
   if (PyObject* done = numpy().numpy_iterate(iterator); done != not_handled()) return done;
   if (!reads().outside_iterator(iterator)) {
     if (context_.frames.back() != context_.root && !writes().touch(iterator)) return nullptr;
-    return not_handled();
+    return turns().step(f, iterator);
   }
   if (reads().is_raw_memory(iterator)) return reads().break_if_moved(iterator) ? not_handled() : nullptr;
+  turns().odd("an iterator from before the trace");
   return iterators().step(iterator);
 }
 

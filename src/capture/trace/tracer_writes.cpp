@@ -21,6 +21,7 @@
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/transform_tracing.h"
+#include "capture/trace/turn_tracing.h"
 #include "capture/trace/write_tracing.h"
 
 namespace tatara::capture {
@@ -108,6 +109,7 @@ void WriteTracing::note_call(PyTypeObject* type, PyObject* target, const char* m
 // ---- Attributes and variables ----------------------------------------------------------------------------------------
 
 int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value) {
+  if (tracing()) turns().writes_to(owner, nullptr);
   return writes().set_attribute(owner, name, value);
 }
 
@@ -228,6 +230,7 @@ int WriteTracing::write_attribute(PyObject* owner, PyObject* name, PyObject* val
 }
 
 int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* value) {
+  if (tracing()) turns().writes_to(nullptr, nullptr);
   if (!tracing() || scope != NameScope::kGlobal) return kNotHandled;
   PyObject* globals = f.globals();
   if (!PyDict_CheckExact(globals) || born(globals))
@@ -252,6 +255,7 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
 
 int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
   if (!tracing()) return kNotHandled;
+  turns().writes_to(cell, nullptr);
   if (born(cell)) {
     if (&f != context_.root && !writes().touch(cell)) return -1;
     return kNotHandled;
@@ -274,6 +278,7 @@ int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* v
     if (const int done = numpy().numpy_set_item(container, key, value); done != kNotHandled) return done;
   }
   if (!tracing() || api_.is_tensor(container)) return kNotHandled;
+  turns().writes_to(container, key);
   if (!numbers().holds_numbers(container)) {
     if (born(container) || !numbers().is_free_key(container, key)) numbers().settle_reachable(key);
     if (!is_defaultdict(container)) numbers().settle_reachable(value);
