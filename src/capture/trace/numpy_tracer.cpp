@@ -451,12 +451,12 @@ PyObject* ReadTracing::show(PyObject* value) {
 }
 
 PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) {
-  turns().odd("a text");
+  if (tracing()) turns().shows(value);
   return reads().show(value);
 }
 
 PyObject* Tracer::convert_value(Frame&, PyObject* value, int) {
-  turns().odd("a text");
+  if (tracing()) turns().shows(value);
   return reads().show(value);
 }
 

@@ -26,7 +26,6 @@
 namespace tatara::capture {
 
 int Tracer::raising(Frame& f, PyObject* exception) {
-  turns().odd("an exception");
   if (tracing() && ends().leaves_again(f)) return ends().leave_in_eager() ? kNotHandled : -1;
   if (!tracing() || exception != nullptr) return kNotHandled;
   return calls().knows_handled() || graph_break("raise of what a caller handles") ? kNotHandled : -1;

@@ -288,7 +288,7 @@ FrameAction TraceEnds::land(Frame& f) {
 
 FrameAction Tracer::on_exception(Frame& f, bool handled) {
   if (handled) delivered();
-  if (tracing()) turns().changes("an exception");
+  turns().raises(f);
   if (context_.state == State::kUnwinding) {
     if (&f == context_.root) return ends().land(f);
     ends().unwind();

@@ -302,7 +302,6 @@ PyObject* Tracer::match_class(Frame&, PyObject* subject, PyObject* type, Py_ssiz
 }
 
 PyObject* Tracer::import_from(Frame&, PyObject* module, PyObject* name) {
-  turns().odd("an import");
   if (tracing()) reads().watch_lookup(module, name);
   return not_handled();
 }

@@ -10,15 +10,11 @@
 namespace tatara::capture {
 
 int TurnTracing::slot_of_role(const Copied& at, const Role& role) const {
-  const auto call = static_cast<size_t>(role.at), output = static_cast<size_t>(role.output);
-  switch (role.kind) {
-    case Role::Kind::kFixed: return role.at;
-    case Role::Kind::kOwn: return at.now[call][output];
-    case Role::Kind::kBefore: return at.before[call][output];
-    case Role::Kind::kItem: return trace_->tape.find(at.item[call].get());
-    case Role::Kind::kItemBefore: return trace_->tape.find(at.item_before[call].get());
-  }
-  return -1;
+  if (role.kind == Role::Kind::kFixed) return role.at;
+  const Copied::Made& of = at.turns[static_cast<size_t>(role.lag)];
+  const auto place = static_cast<size_t>(role.at);
+  if (role.kind == Role::Kind::kItem) return trace_->tape.find(of.item[place].get());
+  return of.slots[place][static_cast<size_t>(role.output)];
 }
 
 Ref TurnTracing::fill(const Copied& at, const Ref& arguments, const std::vector<Leaf>& leaves) const {
@@ -41,22 +37,23 @@ void TurnTracing::append_turn(Copied& at, bool last) {
       node.args = fill(at, node.args, call.leaves);
       if (node.kwargs) node.kwargs = fill(at, node.kwargs, call.named);
     }
-    at.now[i].assign(node.outputs.size(), -1);
+    std::vector<int>& made = at.turns[0].slots[i];
+    made.assign(node.outputs.size(), -1);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const Role& role = call.outputs[o];
-      if (role.kind == Role::Kind::kOwn && role.at == static_cast<int>(i) && role.output == static_cast<int>(o)) {
+      if (role.kind == Role::Kind::kMade && role.lag == 0 && role.at == static_cast<int>(i) && role.output == static_cast<int>(o)) {
         const int like = node.outputs[o];
         Ref placeholder;
         if (last || own_.seen.contains((static_cast<int64_t>(i) << 32) + static_cast<int64_t>(o))) {
           const TapeSlot& slot = tape.slots()[static_cast<size_t>(like)];
           placeholder = api_.empty_meta(slot.sizes.get(), slot.strides.get(), slot.dtype.get());
         }
-        at.now[i][o] = tape.add_copy(like, std::move(placeholder));
+        made[o] = tape.add_copy(like, std::move(placeholder));
       } else {
-        at.now[i][o] = slot_of_role(at, role);
+        made[o] = slot_of_role(at, role);
       }
     }
-    node.outputs = at.now[i];
+    node.outputs = made;
     if (!node.grad) histories().note_silent_views(node);
     tape.add_node(std::move(node));
   }
@@ -77,24 +74,27 @@ Ref TurnTracing::build(const Copied& at, const Value& value) {
 }
 
 /// As many turns behind the watched one: on the tape, in the lists that they append to, and in the frame.
-void TurnTracing::append_turns(Frame& f, PyObject* iterator, int64_t turns) {
+void TurnTracing::append_turns(Frame& f, const Loop& loop, int64_t turns) {
+  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   Copied at;
-  at.now.resize(own_.calls.size());
-  for (size_t i = 0; i < own_.calls.size(); ++i)
-    at.before.push_back(trace_->tape.nodes()[own_.first_node + i].outputs);
-  at.item_before = own_.loops_item;
+  for (size_t t = loop.turns.size(); t-- > 0;) {
+    const size_t end = t + 1 < loop.turns.size() ? loop.turns[t + 1].nodes : nodes.size();
+    Copied::Made& made = at.turns.emplace_back();
+    made.item = loop.turns[t].item;
+    for (size_t n = loop.turns[t].nodes; n < end; ++n) made.slots.push_back(nodes[n].outputs);
+  }
   for (at.turn = 1; at.turn <= turns; ++at.turn) {
-    const Ref item = Ref::steal(Py_TYPE(iterator)->tp_iternext(iterator));
-    at.item.clear();
-    flatten_item(item.get(), at.item);
-    append_turn(at, at.turn + 1 >= turns);
+    const Ref item = Ref::steal(Py_TYPE(loop.iterator)->tp_iternext(loop.iterator));
+    std::rotate(at.turns.begin(), at.turns.end() - 1, at.turns.end());
+    at.turns[0].item.clear();
+    at.turns[0].slots.resize(own_.calls.size());
+    flatten_item(item.get(), at.turns[0].item);
+    append_turn(at, turns - at.turn < static_cast<int64_t>(at.turns.size()));
     for (const Appended& each : own_.appended) {
       PyList_Append(each.list.get(), build(at, each.value).get());
     }
-    if (at.turn == turns) break;
-    at.before.swap(at.now);
-    at.item_before.swap(at.item);
   }
+  at.turn = turns;
   for (const Appended& each : own_.appended) {
     writes().touch(each.list.get());
     origins().adopt_added(each.list.get(), "append");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/entries/stats.h"
 #include "capture/host/natures.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/turn_tracing.h"
@@ -71,37 +72,35 @@ bool TurnTracing::give_up(const std::string& why) {
   return false;
 }
 
-/// What the slots are to a turn that ends at node `end`. False: some are two things.
-bool TurnTracing::map_roles(const Turn& turn, size_t end, const Turn& before, Roles& roles) const {
+/// What the slots are to the turn at `last`. False: some are two things.
+bool TurnTracing::map_roles(const std::vector<Turn>& turns, size_t last, Roles& roles) const {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   roles.clear();
-  const auto note = [&](size_t from, size_t to, size_t first_slot, Role::Kind kind) {
-    for (size_t n = from; n < to; ++n) {
+  size_t to = last + 1 < turns.size() ? turns[last + 1].nodes : nodes.size();
+  for (size_t t = last + 1; t-- > 0;) {
+    const Turn& turn = turns[t];
+    const int lag = static_cast<int>(last - t);
+    for (size_t n = turn.nodes; n < to; ++n) {
       for (size_t o = 0; o < nodes[n].outputs.size(); ++o) {
         const int slot = nodes[n].outputs[o];
-        if (slot >= static_cast<int>(first_slot)) {
-          roles.try_emplace(slot, Role{kind, static_cast<int>(n - from), static_cast<int>(o)});
-        }
+        if (slot < static_cast<int>(turn.slots)) continue;
+        roles.try_emplace(slot, Role{Role::Kind::kMade, static_cast<int>(n - turn.nodes), static_cast<int>(o), lag});
       }
     }
-  };
-  note(turn.nodes, end, turn.slots, Role::Kind::kOwn);
-  note(before.nodes, turn.nodes, before.slots, Role::Kind::kBefore);
-  const auto note_item = [&](const Turn& of, Role::Kind kind) {
-    bool one = true;
-    for (size_t i = 0; i < of.item.size(); ++i) {
-      if (!api_.is_tensor(of.item[i].get())) continue;
-      const int slot = trace_->tape.find(of.item[i].get());
-      one = one && slot >= 0 && roles.try_emplace(slot, Role{kind, static_cast<int>(i), 0}).second;
+    to = turn.nodes;
+    for (size_t i = 0; i < turn.item.size(); ++i) {
+      if (!api_.is_tensor(turn.item[i].get())) continue;
+      const int slot = trace_->tape.find(turn.item[i].get());
+      const Role role{Role::Kind::kItem, static_cast<int>(i), 0, lag};
+      if (slot < 0 || !roles.try_emplace(slot, role).second) return false;
     }
-    return one;
-  };
-  return note_item(turn, Role::Kind::kItem) && note_item(before, Role::Kind::kItemBefore);
+  }
+  return true;
 }
 
 static Role role_of(const std::unordered_map<int, Role>& roles, int slot) {
   const auto found = roles.find(slot);
-  return found != roles.end() ? found->second : Role{Role::Kind::kFixed, slot, 0};
+  return found != roles.end() ? found->second : Role{Role::Kind::kFixed, slot, 0, 0};
 }
 
 /// A number that is the same in all turns, or to which each adds as much.
@@ -174,7 +173,7 @@ bool TurnTracing::match_outputs(size_t call, size_t now, size_t then, Template& 
   for (size_t o = 0; o < ours.size(); ++o) {
     Role role = role_of(own_.now, ours[o]);
     if (!(role == role_of(own_.then, theirs[o]))) return false;
-    if (role.kind == Role::Kind::kOwn && role.at == static_cast<int>(call) &&
+    if (role.kind == Role::Kind::kMade && role.lag == 0 && role.at == static_cast<int>(call) &&
         !lies_alike(slots[static_cast<size_t>(ours[o])], slots[static_cast<size_t>(theirs[o])]))
       return give_up("the types of its results change");
     made.outputs.push_back(role);
@@ -327,7 +326,7 @@ bool TurnTracing::describe(PyObject* object, Value& value) {
     value.role = role_of(own_.now, slot);
     if (value.role.kind == Role::Kind::kFixed) return true;
     value.kind = Value::Kind::kTensor;
-    if (value.role.kind == Role::Kind::kOwn || value.role.kind == Role::Kind::kBefore)
+    if (value.role.kind == Role::Kind::kMade)
       own_.seen.insert((static_cast<int64_t>(value.role.at) << 32) + value.role.output);
     return true;
   }
@@ -360,10 +359,11 @@ bool TurnTracing::match_turns(Frame& f, const Loop& loop) {
   own_.calls.clear();
   own_.bounds.clear();
   if (own_.odd != nullptr) return give_up(own_.odd);
-  const Turn &first = loop.turns[0], &before = loop.turns[1], &turn = loop.turns[2];
+  const size_t last = loop.turns.size() - 1;
+  const Turn &before = loop.turns[last - 1], &turn = loop.turns[last];
   const size_t end = trace_->tape.nodes().size(), count = end - turn.nodes;
   if (!same_calls(before, turn, end)) return give_up("its calls are others");
-  if (!map_roles(turn, end, before, own_.now) || !map_roles(before, turn.nodes, first, own_.then))
+  if (!map_roles(loop.turns, last, own_.now) || !map_roles(loop.turns, last - 1, own_.then))
     return give_up("its items are not apart");
   for (size_t i = 0; i < count; ++i) {
     if (!match(i, turn.nodes + i, before.nodes + i, own_.calls.emplace_back())) return false;
@@ -372,14 +372,13 @@ bool TurnTracing::match_turns(Frame& f, const Loop& loop) {
 }
 
 /// How many turns behind the watched one go its way, and are not the loop's last.
-int64_t TurnTracing::turns_alike(const std::vector<TurnItems>& items,
+int64_t TurnTracing::turns_alike(const Turn& watched, const std::vector<TurnItems>& items,
                                  const std::vector<ExprProgram>& conditions) const {
   int64_t turns = turns_left(items) - 1;
   for (const Bound& bound : own_.bounds) {
     while (turns > 0 && !bound.fits(turns)) --turns;
   }
   const std::vector<TapeSlot>& slots = trace_->tape.slots();
-  const std::vector<Ref>& watched = own_.loops_item;
   for (int64_t turn = 1; turn <= turns; ++turn) {
     const int64_t number = own_.turn + turn;
     for (const ExprProgram& condition : conditions) {
@@ -389,7 +388,7 @@ int64_t TurnTracing::turns_alike(const std::vector<TurnItems>& items,
       if (!items[i].sequence) continue;
       PyObject* const item = items[i].at(turn - 1);
       const int slot = item != nullptr ? trace_->tape.find(item) : -1;
-      const int like = trace_->tape.find(watched[i].get());
+      const int like = trace_->tape.find(watched.item[i].get());
       if (slot < 0 || like < 0 || !trace_->tape.makes(slot) || slot == like ||
           !lies_alike(slots[static_cast<size_t>(slot)], slots[static_cast<size_t>(like)]))
         return turn - 1;
@@ -414,8 +413,7 @@ void TurnTracing::copy_turns(Frame& f, Loop& loop, const std::vector<TurnItems>&
   for (const Expr e : trace_->symbols.ctx().guards()) conditions.push_back(trace_->symbols.program(e));
   settle();
   own_.watched = nullptr;
-  own_.loops_item = loop.turns.back().item;
-  const int64_t turns = alike ? turns_alike(items, conditions) : 0;
+  const int64_t turns = alike ? turns_alike(loop.turns.back(), items, conditions) : 0;
   if (log_enabled(LogChannel::kCapture))
     log_line(LogChannel::kCapture, str_cat("  ", turns, " turns like turn ", own_.turn,
                                            own_.why.empty() ? std::string() : ": " + own_.why));
@@ -423,7 +421,8 @@ void TurnTracing::copy_turns(Frame& f, Loop& loop, const std::vector<TurnItems>&
     loop.wait = loop.count + loop.count;
     return;
   }
-  append_turns(f, loop.iterator, turns);
+  append_turns(f, loop, turns);
+  stats().turns_copied += static_cast<uint64_t>(turns);
   loop.count += turns;
   loop.tried = 0;
   loop.turns.clear();

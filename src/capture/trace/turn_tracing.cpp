@@ -18,7 +18,8 @@
 namespace tatara::capture {
 namespace {
 
-constexpr size_t kTurnsKept = 3;    // the one that begins, and two before it
+constexpr size_t kTurnsNeeded = 3;  // the one that begins, and two before it
+constexpr size_t kTurnsKept = 5;    // a turn may read what was made three turns ago
 constexpr int64_t kLeastLeft = 12;  // fewer turns are not worth a look
 constexpr int64_t kMostTries = 4;   // in vain, for each loop
 
@@ -72,9 +73,10 @@ bool TurnTracing::same_calls(const Turn& before, const Turn& turn, size_t end) c
 }
 
 bool TurnTracing::worth_watching(const Loop& loop) const {
-  if (loop.turns.size() < kTurnsKept || loop.count < loop.wait || loop.tried >= kMostTries || !trace_->symbols.empty())
+  if (loop.turns.size() < kTurnsNeeded || loop.count < loop.wait || loop.tried >= kMostTries || !trace_->symbols.empty())
     return false;
-  const Turn &first = loop.turns[0], &before = loop.turns[1], &turn = loop.turns[2];
+  const size_t last = loop.turns.size() - 1;
+  const Turn &first = loop.turns[last - 2], &before = loop.turns[last - 1], &turn = loop.turns[last];
   return !lists_pass(option_text(Option::kDisable, owner_.options), "copy_turns") &&
          same_calls(first, before, turn.nodes) && before.writes == turn.writes && !trace_->tape.has_regions() &&
          !trace_->tape.has_custom_backwards();
@@ -130,7 +132,7 @@ PyObject* TurnTracing::step(Frame& f, PyObject* iterator) {
 /// The number of the turn is a symbol until the turn ends: in the item, and in what each turn changes by as much.
 void TurnTracing::watch(Frame& f, Loop& loop, const std::vector<TurnItems>& items) {
   ++loop.tried;
-  const Turn &before = loop.turns[1], &turn = loop.turns[2];
+  const Turn &before = loop.turns[loop.turns.size() - 2], &turn = loop.turns.back();
   own_.watched = loop.iterator;
   own_.frame = &f;
   own_.depth = loop.depth;
@@ -200,6 +202,15 @@ void TurnTracing::looks_up(PyObject* key) {
   if (!watching()) return;
   if (api_.is_tensor(key)) odd("a tensor is a key");
   for (Py_ssize_t i = 0; PyTuple_Check(key) && i < PyTuple_GET_SIZE(key); ++i) looks_up(PyTuple_GET_ITEM(key, i));
+}
+
+/// In a text: of other objects it may have an address.
+void TurnTracing::shows(PyObject* value) {
+  if (!watching() || PyUnicode_CheckExact(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+      PyBool_Check(value) || value == Py_None || is_symbolic_number(value))
+    return;
+  if (!PyTuple_Check(value)) return odd("a text of an object");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) shows(PyTuple_GET_ITEM(value, i));
 }
 
 void TurnTracing::changes(const char* what) {

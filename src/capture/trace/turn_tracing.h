@@ -40,12 +40,17 @@ class TurnTracing final : public TraceFeature {
     reads(b);
   }
   void looks_up(PyObject* key);
+  void shows(PyObject* value);
   void writes_to(PyObject* container, PyObject* key);
   void appends(PyObject* list, PyObject* value);
   void builds(BuildKind kind, PyObject* object);
   void calls(const TracedCall& call, const CallPlan& plan);
   void calls_torch(const TorchFunction& fn);
   void steps(PyObject* iterator);
+  /// Exceptions that functions handle are as good as anything else that they do.
+  void raises(const Frame& f) {
+    if (watching() && own_.frame == &f) changes("an exception");
+  }
   void leaves(const Frame& f) {
     if (watching() && own_.frame == &f) stop();
   }
@@ -59,10 +64,11 @@ class TurnTracing final : public TraceFeature {
 
   /// Where a tensor comes from, as seen from a turn.
   struct Role {
-    enum class Kind : uint8_t { kFixed, kOwn, kBefore, kItem, kItemBefore };
+    enum class Kind : uint8_t { kFixed, kMade, kItem };
     Kind kind = Kind::kFixed;
     int at = 0;      ///< the call of the turn; of an item the part; of what is fixed the slot
     int output = 0;  ///< of that call
+    int lag = 0;     ///< how many turns ago
     friend bool operator==(const Role&, const Role&) = default;
   };
   /// What a variable of the frame holds behind a turn, or what is appended to a list.
@@ -127,7 +133,7 @@ class TurnTracing final : public TraceFeature {
   // turn_matching.cpp
   void copy_turns(Frame& f, Loop& loop, const std::vector<TurnItems>& items);
   bool match_turns(Frame& f, const Loop& loop);
-  bool map_roles(const Turn& turn, size_t end, const Turn& before, Roles& roles) const;
+  bool map_roles(const std::vector<Turn>& turns, size_t last, Roles& roles) const;
   bool match(size_t call, size_t now, size_t then, Template& made);
   bool match_arguments(PyObject* now, PyObject* then, std::vector<Leaf>& leaves);
   bool match_object(PyObject* now, PyObject* then) const;
@@ -140,17 +146,21 @@ class TurnTracing final : public TraceFeature {
   bool describe(PyObject* object, Value& value);
   bool affine(PyObject* number, int64_t& value, int64_t& step) const;
   bool give_up(const std::string& why);
-  int64_t turns_alike(const std::vector<TurnItems>& items, const std::vector<ExprProgram>& conditions) const;
+  int64_t turns_alike(const Turn& watched, const std::vector<TurnItems>& items,
+                      const std::vector<ExprProgram>& conditions) const;
   void settle();
 
   // turn_copies.cpp
   /// What the slots of a turn are, while turns are copied.
   struct Copied {
-    std::vector<std::vector<int>> now, before;  // by call
-    std::vector<Ref> item, item_before;
-    int64_t turn = 0;  // behind the watched one
+    struct Made {
+      std::vector<std::vector<int>> slots;  // by call
+      std::vector<Ref> item;
+    };
+    std::vector<Made> turns;  // the latest first
+    int64_t turn = 0;         // behind the watched one
   };
-  void append_turns(Frame& f, PyObject* iterator, int64_t turns);
+  void append_turns(Frame& f, const Loop& loop, int64_t turns);
   void append_turn(Copied& at, bool last);
   int slot_of_role(const Copied& at, const Role& role) const;
   Ref fill(const Copied& at, const Ref& arguments, const std::vector<Leaf>& leaves) const;
@@ -179,7 +189,6 @@ class TurnTracing final : public TraceFeature {
     std::vector<Value> locals;
     std::vector<Bound> bounds;
     std::unordered_set<int64_t> seen;  // results that the program may see behind it
-    std::vector<Ref> loops_item;       // that of the watched turn
     std::string why;
   };
   Own own_;
