@@ -65,6 +65,12 @@ const std::optional<HeldByHost::Answer>& HeldByHost::ask(size_t n) {
   if (!added) return found->second;
   const TapeNode& node = tape_.nodes()[n];
   if (!node.func || !is_operator_call(node)) return found->second;
+  if (node.alike >= 0) {
+    std::pair<int, std::vector<bool>> key{node.alike, {}};
+    for (const int slot : operands_of(node)) key.second.push_back(needs_[static_cast<size_t>(slot)]);
+    const auto [known, first] = alike_.try_emplace(std::move(key), n);
+    if (!first) return found->second = answers_.at(known->second);
+  }
   bool plain = true;
   const auto operand = [&](PyObject* o) -> Ref {
     const int slot = slot_of(o);

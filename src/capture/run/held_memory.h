@@ -1,6 +1,7 @@
 // What the host would keep for gradients of what the program can write to: inputs and results of a stage.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -45,6 +46,7 @@ class HeldByHost {
   const Tape& tape_;
   std::vector<bool> needs_;  // per slot: whether it may have a history
   std::unordered_map<size_t, std::optional<Answer>> answers_;
+  std::map<std::pair<int, std::vector<bool>>, size_t> alike_;  // calls that were asked, by TapeNode::alike and which operands need gradients
   std::unordered_map<int, Root> roots_;
 };
 

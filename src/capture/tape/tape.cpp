@@ -98,6 +98,7 @@ int Tape::add_copy(int like, Ref placeholder) {
   const int index = static_cast<int>(slots_.size());
   TapeSlot slot = slots_[static_cast<size_t>(like)];
   slot.real_strides = Ref();
+  has_copies_ = has_copies_ || !placeholder;
   slot.object = slot.meta = std::move(placeholder);
   if (slot.object) by_object_[slot.object.get()] = by_meta_[slot.object.get()] = index;
   slots_.push_back(std::move(slot));

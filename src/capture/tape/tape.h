@@ -78,6 +78,8 @@ struct TapeNode {
   bool grad = false;              ///< recorded with gradients on, also around the transforms at work
   bool mode = false;              ///< recorded with gradients on, as the innermost level has it
   int level = 0;                  ///< the level that it is recorded in
+  /// Calls of one function on operands of the same types, that differ in tensors and indices alone, have the same number; -1: not known.
+  int alike = -1;
   bool has_generator() const { return generator != nullptr || generator_slot >= 0; }
   int traverse(const Visitor& visit) const {
     const int stop = visit(func, args, kwargs);
@@ -132,6 +134,10 @@ class Tape {
   int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate = false);
   /// With `meta`: a tensor that a call has made for real, and what stands for it.
   int add_placeholder(PyObject* tensor, Ref device, Ref meta = {});
+  /// The node is the first of some that are alike.
+  void set_alike(size_t node) { nodes_[node].alike = static_cast<int>(node); }
+  /// Whether there are results that no placeholder stands for.
+  bool has_copies() const { return has_copies_; }
   /// A result that lies as the one in slot `like`. Without a placeholder no program sees it.
   int add_copy(int like, Ref placeholder);
   /// Sizes among the arguments of the nodes from `first` on become numbers, by the symbols' values. Gives the slots from `first_slot` on
@@ -310,6 +316,7 @@ class Tape {
   bool has_transforms_ = false;
   bool had_numpy_ = false;
   bool had_leaf_marks_ = false;
+  bool has_copies_ = false;
   /// Of an open tape, what has run.
   struct HasRun {
     size_t nodes = 0;

@@ -366,6 +366,10 @@ bool Tape::takes_place(size_t n, size_t slot, PyObject* copy, const TorchApi& ap
 /// Of a result that no placeholder stands for: whether it has the type that was inferred.
 static bool is_as_inferred(const TapeSlot& slot, PyObject* value) {
   const Ref sizes = attr_or_null(value, "shape"), dtype = attr_or_null(value, "dtype");
+  if (slot.layout_read) {
+    const Ref strides = Ref::steal(PyObject_CallMethod(value, "stride", nullptr));
+    if (!strides || PyObject_RichCompareBool(strides.get(), slot.strides.get(), Py_EQ) != 1) return false;
+  }
   return sizes && dtype.get() == slot.dtype.get() && PyObject_RichCompareBool(sizes.get(), slot.sizes.get(), Py_EQ) == 1;
 }
 
@@ -429,6 +433,9 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
           PyErr_SetString(PyExc_RuntimeError, mismatch_.c_str());
           return failed();
         }
+        Ref strides = Ref::steal(PyObject_CallMethod(tensors[k], "stride", nullptr));
+        if (strides && PyObject_RichCompareBool(strides.get(), slots_[slot].strides.get(), Py_EQ) == 0)
+          slots_[slot].real_strides = std::move(strides);
         env[slot] = Ref::borrow(tensors[k]);
         continue;
       }

@@ -5,6 +5,8 @@
 #include "capture/host/natures.h"
 #include "capture/host/package.h"
 #include "capture/run/runner.h"
+#include "capture/tape/transaction.h"
+#include "capture/tape/view_origins.h"
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
 
@@ -27,15 +29,24 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
   const Tape& tape = t.tape;
   if (owner_.backend || owner_.eager_backend || entry.end != Entry::End::kReturn || entry.at_end.grad ||
       !entry.cleared_first.empty() || !all_done(t.effects) || explaining() != Explaining::kOff ||
-      !is_training_tape(*entry.tape) || follows_histories(tape) || tape.has_transforms() || tape.has_regions() ||
+      !(is_training_tape(*entry.tape) || t.tape.has_copies()) || follows_histories(tape) || tape.has_transforms() || tape.has_regions() ||
       tape.has_custom_backwards() || tape.has_hooks() || t.symbols.has_made()) {
     return false;
   }
+  // Turns of loops that were not traced are not run one by one, either.
+  const bool training = is_training_tape(*entry.tape);
+  const auto writes = [&](const TapeNode& node) {
+    if (!node.mutates || training) return node.mutates;
+    bool older = node.has_generator();
+    for (PyObject* written : written_arguments(node))
+      for_each_slot(written, [&](int slot) { older = older || !tape.makes(memory_owner(tape, slot)); });
+    return older;
+  };
   // What the program has been told of a result's strides is compared with what the host's kernel gives.
   return std::none_of(tape.slots().begin(), tape.slots().end(),
                       [](const TapeSlot& slot) { return slot.number || (slot.layout_read && !slot.input); }) &&
          std::none_of(tape.nodes().begin(), tape.nodes().end(),
-                      [](const TapeNode& node) { return node.mutates || node.statistics || is_numpy_operation(node); });
+                      [&](const TapeNode& node) { return writes(node) || node.statistics || is_numpy_operation(node); });
 }
 
 bool TraceEnds::placeholders_seen(const Entry& entry) const {

@@ -83,6 +83,7 @@ void TurnTracing::append_turns(Frame& f, const Loop& loop, int64_t turns) {
     made.item = loop.turns[t].item;
     for (size_t n = loop.turns[t].nodes; n < end; ++n) made.slots.push_back(nodes[n].outputs);
   }
+  for (size_t i = 0; i < own_.calls.size(); ++i) trace_->tape.set_alike(own_.first_node + i);
   for (at.turn = 1; at.turn <= turns; ++at.turn) {
     const Ref item = Ref::steal(Py_TYPE(loop.iterator)->tp_iternext(loop.iterator));
     std::rotate(at.turns.begin(), at.turns.end() - 1, at.turns.end());

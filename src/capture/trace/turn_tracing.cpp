@@ -100,6 +100,9 @@ PyObject* TurnTracing::step(Frame& f, PyObject* iterator) {
     read_items(iterator, items);
   }
   Loop& loop = loop_of(f, iterator);
+  const int64_t left = turns_left(items);
+  if (left != loop.left) loop.turns.clear();  // another loop's iterator was here before
+  loop.left = left - 1;
   Ref item = Ref::steal(Py_TYPE(iterator)->tp_iternext(iterator));
   if (!item) {
     std::erase_if(own_.loops, [&](const Loop& each) { return &each == &loop; });
@@ -122,7 +125,7 @@ PyObject* TurnTracing::step(Frame& f, PyObject* iterator) {
   loop.turns.push_back(std::move(turn));
   if (loop.turns.size() > kTurnsKept) loop.turns.erase(loop.turns.begin());
   ++loop.count;
-  if (turns_left(items) <= kLeastLeft || !worth_watching(loop)) return item.release();
+  if (left <= kLeastLeft || !worth_watching(loop)) return item.release();
   items.clear();
   if (!read_items(iterator, items) || items.size() != loop.turns.back().item.size()) return item.release();
   watch(f, loop, items);

@@ -53,6 +53,7 @@ class TurnTracing final : public TraceFeature {
   }
   void leaves(const Frame& f) {
     if (watching() && own_.frame == &f) stop();
+    std::erase_if(own_.loops, [&f](const Loop& loop) { return loop.frame == &f; });
   }
   /// The watched turn is traced as any other from here on.
   void stop();
@@ -114,6 +115,7 @@ class TurnTracing final : public TraceFeature {
     int64_t count = 0;        // turns begun
     int64_t wait = 0;         // no turn before this one is watched
     int64_t tried = 0;        // without success
+    int64_t left = 0;         // turns behind the last one begun
   };
   struct Appended {
     Ref list, object;

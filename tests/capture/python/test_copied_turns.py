@@ -604,6 +604,83 @@ def test_a_break_in_a_late_turn():
     assert ours == pytest.approx(theirs)
 
 
+def test_values_behind_the_loop():
+    def f(x):
+        h, out = torch.zeros(4), []
+        for row in x:
+            h = torch.sin(h + row)
+            out.append(h)
+        n = int((h > 0).sum().item())
+        stacked = torch.stack(out)
+        return h * n, stacked[stacked[:, 0] > 0].sum(0), n
+
+    compare(f, X, copied=50)
+
+
+def test_an_operator_that_fails_in_a_late_turn():
+    def f(x, seen):
+        h, out = torch.eye(3), []
+        for row in x:
+            h = torch.linalg.cholesky(h - row[:3].abs().max() * 0.02 * torch.eye(3))
+            out.append(h)
+        seen.append(len(out))
+        return torch.stack(out)
+
+    compare(f, X, [])
+
+
+def test_whole_steps():
+    def step(w, x, optimizer):
+        h = x.new_zeros(4)
+        for row in x:
+            h = torch.tanh(h @ w + row)
+        loss = (h * h).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    before = tatara.stats()["turns_copied"]
+    results = []
+    for f in (step, tatara.compile(step)):
+        w = torch.linspace(-0.3, 0.3, 16).reshape(4, 4).requires_grad_()
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        results.append([f(w, X, optimizer).clone() for _ in range(4)] + [w.detach()])
+    assert_same(*results)
+    assert tatara.stats()["turns_copied"] - before > 50
+
+
+def test_the_tape_as_it_stands():
+    compiled = tatara.compile(rows, backend="eager")
+    for _ in range(3):
+        assert_same(compiled(X), rows(X))
+
+
+def test_loops_left_by_a_break_at_the_same_place():
+    def f(x):
+        h, out = torch.zeros(4), []
+        for first in (0, 5, 10, 15):
+            for t in range(first, len(x)):
+                h = torch.sin(h + x[t])
+                if t == first + 4 or (first == 15 and t == 50):
+                    break
+            out.append((h, t))
+        return h, out
+
+    compare(f, X)
+
+
+def test_strides_that_are_asked_for():
+    def f(x):
+        h, n = torch.zeros(4, 4).t(), 0
+        for row in x:
+            h = (h + row).t()
+            n = h.stride(0) + (1 if h.is_contiguous() else 0)
+        return h, n
+
+    compare(f, X)
+
+
 def test_turned_off():
     before = tatara.stats()["turns_copied"]
     with tatara.config.patch(disable="copy_turns"):
