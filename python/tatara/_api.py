@@ -179,7 +179,8 @@ def stats() -> dict[str, int]:
     """Counters since the last reset, over all threads: graphs, breaks, recompiles, kernels_compiled and kernels_launched,
     host_calls (of torch's own kernels), cache_hits (kernels found on disk), guard_hits (calls that found an entry),
     fallbacks (graphs and calls that run in eager), native_loops (loops over NumPy arrays made into code, native_loop_runs, and
-    native_loops_taken_back, which the interpreter ran instead), turns_copied (of loops over tensors, which were not traced), native_products (big matmuls by kernels of our own),
+    native_loops_taken_back, which the interpreter ran instead), turns_copied (of loops over tensors: they were not traced),
+    native_products (big matmuls by kernels of our own),
     cuda_graphs_recorded and cuda_graphs_launched, calls_recorded (of torch's functions, those in graphs) and calls_converted
     (into the compiler's form of a graph; more where something new was learned on the way), tensors_asked (whose layout torch
     was asked for, since their own memory does not tell it). Launches and host calls are counted when a compiled graph runs, on

@@ -569,22 +569,19 @@ PyObject* stats_dict() {
   const Stats& s = stats();
   const auto n = [](uint64_t v) { return static_cast<unsigned long long>(v); };
   const native::NativeLoopCounts& loops = native::native_loop_counts();
-  return Py_BuildValue(
-      "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks",
-      n(s.breaks), "recompiles", n(s.recompiles), "kernels_compiled", n(s.kernels_compiled), "kernels_launched",
-      n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits", n(s.cache_hits), "guard_hits",
-      n(s.guard_hits), "fallbacks", n(s.fallbacks), "cuda_graphs_recorded", n(s.cuda_graphs_recorded),
-      "cuda_graphs_launched", n(s.cuda_graphs_launched), "scratch_bytes", n(static_cast<uint64_t>(scratch_bytes())),
-      "native_products", n(native_products().load()), "calls_recorded", n(tape_counts().recorded), "calls_converted",
-      n(tape_counts().converted), "tensors_asked", n(tensors_asked()), "native_loops", n(loops.made),
-      "native_loop_runs", n(loops.runs), "native_loops_taken_back", n(loops.taken_back),
-      "turns_copied", n(s.turns_copied));
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs",
+                       n(s.graphs), "breaks", n(s.breaks), "recompiles", n(s.recompiles), "kernels_compiled",
+                       n(s.kernels_compiled), "kernels_launched", n(s.kernels_launched), "host_calls", n(s.host_calls),
+                       "cache_hits", n(s.cache_hits), "guard_hits", n(s.guard_hits), "fallbacks", n(s.fallbacks),
+                       "cuda_graphs_recorded", n(s.cuda_graphs_recorded), "cuda_graphs_launched",
+                       n(s.cuda_graphs_launched), "scratch_bytes", n(static_cast<uint64_t>(scratch_bytes())),
+                       "native_products", n(native_products().load()), "calls_recorded", n(tape_counts().recorded),
+                       "calls_converted", n(tape_counts().converted), "tensors_asked", n(tensors_asked()),
+                       "native_loops", n(loops.made), "native_loop_runs", n(loops.runs), "native_loops_taken_back",
+                       n(loops.taken_back), "turns_copied", n(s.turns_copied));
 }
 
-bool is_tracing() {
-  const Tracer* current = Tracer::current();
-  return current != nullptr && current->at_work();
-}
+bool is_tracing() { return Tracer::current() != nullptr && Tracer::current()->at_work(); }
 
 void reset_all() {
   // Dropping entries may end the life of other compiled functions.

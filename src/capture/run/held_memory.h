@@ -46,7 +46,8 @@ class HeldByHost {
   const Tape& tape_;
   std::vector<bool> needs_;  // per slot: whether it may have a history
   std::unordered_map<size_t, std::optional<Answer>> answers_;
-  std::map<std::pair<int, std::vector<bool>>, size_t> alike_;  // calls that were asked, by TapeNode::alike and which operands need gradients
+  std::map<std::pair<int, std::vector<bool>>, size_t>
+      alike_;  // calls that were asked, by TapeNode::alike and which operands need gradients
   std::unordered_map<int, Root> roots_;
 };
 

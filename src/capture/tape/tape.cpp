@@ -86,6 +86,7 @@ int Tape::add_placeholder(PyObject* tensor, Ref device, Ref meta, Ref other) {
 }
 
 <<<<<<< HEAD
+<<<<<<< HEAD
 bool is_on_foreign(const Tape& tape, const TapeNode& node) {
   bool found = false;
   const auto look = [&](int slot) { found = found || (slot >= 0 && tape.slots()[static_cast<size_t>(slot)].foreign); };
@@ -123,6 +124,8 @@ std::vector<int> Tape::settle_sizes(size_t first, size_t first_slot, std::span<c
 >>>>>>> 94dc5d31 (Turns of a loop that are like those before are copied, not traced)
 }
 
+=======
+>>>>>>> e8973355 (Turns that are not traced: limits of sizes, docs, decision 085)
 bool waits(const Tape& tape) {
   const std::vector<TapeNode>& nodes = tape.nodes();
   const size_t done = std::min(tape.nodes_done(), nodes.size());
@@ -152,9 +155,9 @@ bool is_mixed_tape(const Tape& tape) {
 void Tape::add_node(TapeNode node) {
   const GradientPass* pass = gradient_pass(node);
   if (step_of(node) != FuncStep::kNone || (pass != nullptr && pass->of_level))
-    needs_grad_modes_ = has_transforms_ = true;
-  if (is_leaf_mark(node)) needs_grad_modes_ = had_leaf_marks_ = true;
-  had_numpy_ = had_numpy_ || is_of_numpy(node);
+    needs_grad_modes_ = seen_.transforms = true;
+  if (is_leaf_mark(node)) needs_grad_modes_ = seen_.leaf_marks = true;
+  seen_.numpy = seen_.numpy || is_of_numpy(node);
   if (draws_by_numpy(node) && number_operation(node) != nullptr) {
     ran_.numbers[node.outputs[0]] = slots_[static_cast<size_t>(node.outputs[0])].object;
   }
@@ -332,11 +335,10 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   auto copy = std::make_shared<Tape>();
   copy->slots_ = slots_;
   copy->makers_ = makers_;
-  copy->has_transforms_ = has_transforms_;
-  copy->had_numpy_ = had_numpy_;
+  copy->seen_ = seen_;
   copy->nodes_.assign(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(count));
   copy->needs_grad_modes_ =
-      has_transforms_ ||
+      seen_.transforms ||
       std::any_of(slots_.begin(), slots_.end(), [](const TapeSlot& s) { return s.input && s.requires_grad; }) ||
       std::any_of(copy->nodes_.begin(), copy->nodes_.end(), is_leaf_mark);
   for (const TapeNode& node : copy->nodes_) copy->note_reshaped(node);
@@ -439,7 +441,7 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
     const GradientPass* pass = gradient_pass(node);
     return step_of(node) != FuncStep::kNone || (pass != nullptr && pass->of_level);
   };
-  part->has_transforms_ = std::any_of(part->nodes_.begin(), part->nodes_.end(), has_step);
+  part->seen_.transforms = std::any_of(part->nodes_.begin(), part->nodes_.end(), has_step);
   std::vector<bool> wanted(slots_.size());
   for (const int slot : outputs_) wanted[static_cast<size_t>(slot)] = true;
   for (size_t n = last; n < nodes_.size(); ++n) {

@@ -134,6 +134,7 @@ class Tape {
   int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate = false);
   /// With `meta`: a tensor that a call has made for real, and what stands for it.
   int add_placeholder(PyObject* tensor, Ref device, Ref meta = {});
+<<<<<<< HEAD
   /// The node is the first of some that are alike.
   void set_alike(size_t node) { nodes_[node].alike = static_cast<int>(node); }
   /// Whether there are results that no placeholder stands for.
@@ -144,6 +145,11 @@ class Tape {
   /// that had such a size.
   std::vector<int> settle_sizes(size_t first, size_t first_slot, std::span<const int64_t> symbols);
 >>>>>>> 94dc5d31 (Turns of a loop that are like those before are copied, not traced)
+=======
+  friend void set_alike(Tape& tape, size_t node);
+  friend int add_copy(Tape& tape, int like, Ref placeholder);
+  friend std::vector<int> settle_sizes(Tape& tape, size_t first, size_t first_slot, std::span<const int64_t> symbols);
+>>>>>>> e8973355 (Turns that are not traced: limits of sizes, docs, decision 085)
   /// From now on the input comes with each call, as the guarded object `index`.
   void set_guard_index(int slot, int index) { slots_[static_cast<size_t>(slot)].guard_index = index; }
   /// A NumPy array or scalar; sizes, strides and dtype are in `slot`. Or a generator.
@@ -191,11 +197,15 @@ class Tape {
   bool set_classes(std::vector<Ref>& env, const TorchApi& api) const;
   void set_level(int slot, int level) { slots_[static_cast<size_t>(slot)].level = level; }
   /// Whether the tape has a step of torch.func's transforms.
-  bool has_transforms() const { return has_transforms_; }
-  /// Whether it makes tensors leaves, or has done so in calls that were cut off.
-  bool had_leaf_marks() const { return had_leaf_marks_; }
-  /// Whether it holds calls of NumPy's, or has held some that were cut off.
-  bool had_numpy() const { return had_numpy_; }
+  bool has_transforms() const { return seen_.transforms; }
+  /// What it holds, or has held in calls that were cut off.
+  struct Seen {
+    bool transforms = false;
+    bool numpy = false;       // calls of NumPy's
+    bool leaf_marks = false;  // tensors that are made leaves
+    bool copies = false;      // results that no placeholder stands for
+  };
+  const Seen& seen() const { return seen_; }
 
   const std::vector<TapeSlot>& slots() const { return slots_; }
   const std::vector<TapeNode>& nodes() const { return nodes_; }
@@ -313,10 +323,7 @@ class Tape {
       reshaped_;  // slots whose shape nodes change, the last of them
   std::vector<int> outputs_;
   bool needs_grad_modes_ = false;
-  bool has_transforms_ = false;
-  bool had_numpy_ = false;
-  bool had_leaf_marks_ = false;
-  bool has_copies_ = false;
+  Seen seen_;
   /// Of an open tape, what has run.
   struct HasRun {
     size_t nodes = 0;
@@ -373,6 +380,15 @@ class Tape {
   std::unordered_map<PyObject*, int> by_object_;
   std::unordered_map<PyObject*, int> by_meta_;
 };
+
+// Of an open tape, where turns of a loop are copied (tape_copies.cpp).
+/// The node is the first of some that are alike.
+void set_alike(Tape& tape, size_t node);
+/// A result that lies as the one in slot `like`. Without a placeholder no program sees it.
+int add_copy(Tape& tape, int like, Ref placeholder);
+/// Sizes among the arguments of the nodes from `first` on become numbers, by the symbols' values. Gives the slots from `first_slot` on
+/// that had such a size.
+std::vector<int> settle_sizes(Tape& tape, size_t first, size_t first_slot, std::span<const int64_t> symbols);
 
 /// Of a node whose result data decide: whether it fell as in the trace. False with a Python error set.
 bool falls_as_recorded(const Tape& tape, size_t node, const std::vector<Ref>& env);

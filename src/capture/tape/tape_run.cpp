@@ -363,14 +363,15 @@ bool Tape::takes_place(size_t n, size_t slot, PyObject* copy, const TorchApi& ap
   return false;
 }
 
-/// Of a result that no placeholder stands for: whether it has the type that was inferred.
-static bool is_as_inferred(const TapeSlot& slot, PyObject* value) {
+/// A result that no placeholder stands for. False: it has another type than was inferred.
+static bool note_unseen(TapeSlot& slot, PyObject* value) {
   const Ref sizes = attr_or_null(value, "shape"), dtype = attr_or_null(value, "dtype");
-  if (slot.layout_read) {
-    const Ref strides = Ref::steal(PyObject_CallMethod(value, "stride", nullptr));
-    if (!strides || PyObject_RichCompareBool(strides.get(), slot.strides.get(), Py_EQ) != 1) return false;
-  }
-  return sizes && dtype.get() == slot.dtype.get() && PyObject_RichCompareBool(sizes.get(), slot.sizes.get(), Py_EQ) == 1;
+  Ref strides = Ref::steal(PyObject_CallMethod(value, "stride", nullptr));
+  const auto same = [](const Ref& a, const Ref& b) { return PyObject_RichCompareBool(a.get(), b.get(), Py_EQ) == 1; };
+  if (!sizes || !strides || dtype.get() != slot.dtype.get() || !same(sizes, slot.sizes)) return false;
+  if (same(strides, slot.strides)) return true;
+  slot.real_strides = std::move(strides);
+  return !slot.layout_read;
 }
 
 bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const HeldObjects& held,
@@ -428,14 +429,9 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
         continue;
       }
       if (!slots_[slot].object) {
-        if (!is_as_inferred(slots_[slot], tensors[k])) {
-          mismatch_ = str_cat("the host's meta kernel of ", node.name, " gives a tensor of another type");
-          PyErr_SetString(PyExc_RuntimeError, mismatch_.c_str());
-          return failed();
-        }
-        Ref strides = Ref::steal(PyObject_CallMethod(tensors[k], "stride", nullptr));
-        if (strides && PyObject_RichCompareBool(strides.get(), slots_[slot].strides.get(), Py_EQ) == 0)
-          slots_[slot].real_strides = std::move(strides);
+        if (!note_unseen(slots_[slot], tensors[k])) mismatch_ = str_cat("a turn's ", node.name, " gives another type");
+        if (!mismatch_.empty()) PyErr_SetString(PyExc_RuntimeError, mismatch_.c_str());
+        if (!mismatch_.empty()) return failed();
         env[slot] = Ref::borrow(tensors[k]);
         continue;
       }

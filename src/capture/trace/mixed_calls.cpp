@@ -66,7 +66,7 @@ bool NumpyTracing::may_mix() const {
 
 bool NumpyTracing::keeps_apart() const {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
-  return trace_->tape.had_numpy() && std::any_of(nodes.begin(), nodes.end(), is_of_numpy) && !may_mix();
+  return trace_->tape.seen().numpy && std::any_of(nodes.begin(), nodes.end(), is_of_numpy) && !may_mix();
 }
 
 /// Whether the trace is of more than NumPy's calls.

@@ -106,9 +106,8 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   modes().set_mode(false);
   ++bypass_;
   const bool in_modes = modes().give_programs();
-  const BreakInfo why = here(reason);
   auto entry = std::make_unique<Entry>();
-  entry->why = why;
+  const BreakInfo why = entry->why = here(reason);
   const bool changed = has_changed();
   take_sources();
   const ReconstructionWorld world = reconstruction_world();

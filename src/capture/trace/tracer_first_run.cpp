@@ -29,8 +29,8 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
   const Tape& tape = t.tape;
   if (owner_.backend || owner_.eager_backend || entry.end != Entry::End::kReturn || entry.at_end.grad ||
       !entry.cleared_first.empty() || !all_done(t.effects) || explaining() != Explaining::kOff ||
-      !(is_training_tape(*entry.tape) || t.tape.has_copies()) || follows_histories(tape) || tape.has_transforms() || tape.has_regions() ||
-      tape.has_custom_backwards() || tape.has_hooks() || t.symbols.has_made()) {
+      !(is_training_tape(*entry.tape) || t.tape.seen().copies) || follows_histories(tape) || tape.has_transforms() ||
+      tape.has_regions() || tape.has_custom_backwards() || tape.has_hooks() || t.symbols.has_made()) {
     return false;
   }
   // Turns of loops that were not traced are not run one by one, either.
@@ -45,8 +45,9 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
   // What the program has been told of a result's strides is compared with what the host's kernel gives.
   return std::none_of(tape.slots().begin(), tape.slots().end(),
                       [](const TapeSlot& slot) { return slot.number || (slot.layout_read && !slot.input); }) &&
-         std::none_of(tape.nodes().begin(), tape.nodes().end(),
-                      [&](const TapeNode& node) { return writes(node) || node.statistics || is_numpy_operation(node); });
+         std::none_of(tape.nodes().begin(), tape.nodes().end(), [&](const TapeNode& node) {
+           return writes(node) || node.statistics || is_numpy_operation(node);
+         });
 }
 
 bool TraceEnds::placeholders_seen(const Entry& entry) const {

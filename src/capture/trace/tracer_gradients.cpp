@@ -436,7 +436,7 @@ bool GradientTracing::changes_nothing(PyObject* args, PyObject* kwargs) {
 }
 
 bool GradientTracing::is_made_leaf(int slot) const {
-  if (!trace_->tape.had_leaf_marks()) return false;  // asked for each write
+  if (!trace_->tape.seen().leaf_marks) return false;  // asked for each write
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   return std::any_of(nodes.begin(), nodes.end(),
                      [slot](const TapeNode& node) { return is_leaf_mark(node) && node.outputs[0] == slot; });

@@ -10,6 +10,7 @@
 #include "capture/trace/origin_tracing.h"
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/tracer_internal.h"
+#include "capture/trace/turn_tracing.h"
 #include "capture/trace/write_tracing.h"
 
 namespace tatara::capture {
@@ -342,6 +343,11 @@ void ReadTracing::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
   const Ref dict = Ref::steal(PyObject_GenericGetDict(tensor, nullptr));
   if (!dict) return forget_error();
   t.object_guards.dict_key(dict.get(), name);
+}
+
+int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value) {
+  if (tracing()) turns().writes_to(owner, nullptr);
+  return writes().set_attribute(owner, name, value);
 }
 
 bool WriteTracing::touch(PyObject* object) {

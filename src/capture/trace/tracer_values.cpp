@@ -75,7 +75,7 @@ bool ValueTracing::may_ask() const {
   const Tape& tape = trace_->tape;
   // What data decide may fall otherwise in a later call, and what NumPy writes is not always taken back.
   const auto writes = [](const TapeNode& node) { return node.mutates && is_numpy_operation(node); };
-  if (tape.had_numpy() && std::any_of(tape.nodes().begin(), tape.nodes().end(), writes)) return false;
+  if (tape.seen().numpy && std::any_of(tape.nodes().begin(), tape.nodes().end(), writes)) return false;
   return !owner_.backend && !context_.dry_run && context_.ahead == nullptr && transforms().open() == 0 &&
          !tape.has_transforms() && !tape.has_regions() && !tape.has_custom_backwards() && !is_numpy_tape(tape);
 }

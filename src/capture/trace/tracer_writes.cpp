@@ -108,11 +108,6 @@ void WriteTracing::note_call(PyTypeObject* type, PyObject* target, const char* m
 
 // ---- Attributes and variables ----------------------------------------------------------------------------------------
 
-int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value) {
-  if (tracing()) turns().writes_to(owner, nullptr);
-  return writes().set_attribute(owner, name, value);
-}
-
 int WriteTracing::set_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (!tracing()) return kNotHandled;
   if (is_symbolic_number(owner)) settle_in(owner);  // an error

@@ -41,14 +41,15 @@ void TurnTracing::append_turn(Copied& at, bool last) {
     made.assign(node.outputs.size(), -1);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const Role& role = call.outputs[o];
-      if (role.kind == Role::Kind::kMade && role.lag == 0 && role.at == static_cast<int>(i) && role.output == static_cast<int>(o)) {
+      if (role.kind == Role::Kind::kMade && role.lag == 0 && role.at == static_cast<int>(i) &&
+          role.output == static_cast<int>(o)) {
         const int like = node.outputs[o];
         Ref placeholder;
         if (last || own_.seen.contains((static_cast<int64_t>(i) << 32) + static_cast<int64_t>(o))) {
           const TapeSlot& slot = tape.slots()[static_cast<size_t>(like)];
           placeholder = api_.empty_meta(slot.sizes.get(), slot.strides.get(), slot.dtype.get());
         }
-        made[o] = tape.add_copy(like, std::move(placeholder));
+        made[o] = add_copy(tape, like, std::move(placeholder));
       } else {
         made[o] = slot_of_role(at, role);
       }
@@ -83,7 +84,7 @@ void TurnTracing::append_turns(Frame& f, const Loop& loop, int64_t turns) {
     made.item = loop.turns[t].item;
     for (size_t n = loop.turns[t].nodes; n < end; ++n) made.slots.push_back(nodes[n].outputs);
   }
-  for (size_t i = 0; i < own_.calls.size(); ++i) trace_->tape.set_alike(own_.first_node + i);
+  for (size_t i = 0; i < own_.calls.size(); ++i) set_alike(trace_->tape, own_.first_node + i);
   for (at.turn = 1; at.turn <= turns; ++at.turn) {
     const Ref item = Ref::steal(Py_TYPE(loop.iterator)->tp_iternext(loop.iterator));
     std::rotate(at.turns.begin(), at.turns.end() - 1, at.turns.end());
@@ -101,8 +102,7 @@ void TurnTracing::append_turns(Frame& f, const Loop& loop, int64_t turns) {
     origins().adopt_added(each.list.get(), "append");
   }
   for (size_t i = 0; i < own_.locals.size(); ++i) {
-    if (own_.locals[i].kind != Value::Kind::kSame)
-      f.set_local(static_cast<int>(i), build(at, own_.locals[i]).get());
+    if (own_.locals[i].kind != Value::Kind::kSame) f.set_local(static_cast<int>(i), build(at, own_.locals[i]).get());
   }
   own_.appended.clear();
   own_.locals.clear();

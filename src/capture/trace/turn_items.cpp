@@ -12,7 +12,7 @@ constexpr int64_t kLargest = int64_t{1} << 61;
 Ref reduced(PyObject* iterator) {
   static PyObject* const name = PyUnicode_InternFromString("__reduce__");
   Ref made = Ref::steal(PyObject_CallMethodNoArgs(iterator, name));
-  if (!made) PyErr_Clear();
+  if (!made) forget_error();
   const bool plain = made && PyTuple_CheckExact(made.get()) && PyTuple_GET_SIZE(made.get()) >= 2 &&
                      PyTuple_CheckExact(PyTuple_GET_ITEM(made.get(), 1));
   return plain ? made : Ref();

@@ -11,10 +11,10 @@ namespace tatara::capture {
 
 /// One part of the items.
 struct TurnItems {
-  Ref sequence;        ///< a tuple or list; null: numbers, each turn as much larger
-  int64_t first = 0;   ///< of the sequence: where the next one is
-  int64_t step = 1;    ///< and the one behind it
-  int64_t left = 0;    ///< INT64_MAX: no end
+  Ref sequence;                      ///< a tuple or list; null: numbers, each turn as much larger
+  int64_t first = 0;                 ///< of the sequence: where the next one is
+  int64_t step = 1;                  ///< and the one behind it
+  int64_t left = 0;                  ///< INT64_MAX: no end
   PyObject* at(int64_t turn) const;  ///< borrowed; of the sequence
 };
 

@@ -15,9 +15,7 @@ namespace {
 using Role = TurnTracing::Role;
 using Leaf = TurnTracing::Leaf;
 
-bool varies_by_turn(const Leaf& leaf) {
-  return leaf.tensor ? leaf.role.kind != Role::Kind::kFixed : leaf.step != 0;
-}
+bool varies_by_turn(const Leaf& leaf) { return leaf.tensor ? leaf.role.kind != Role::Kind::kFixed : leaf.step != 0; }
 
 bool equal(PyObject* a, PyObject* b) {
   const int same = PyObject_RichCompareBool(a, b, Py_EQ);
@@ -26,7 +24,7 @@ bool equal(PyObject* a, PyObject* b) {
 }
 
 /// A tuple of ints alone, of any class.
-bool holds_ints(PyObject* o) {
+bool holds_plain_ints(PyObject* o) {
   if (!PyTuple_Check(o)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
     if (!PyLong_CheckExact(PyTuple_GET_ITEM(o, i))) return false;
@@ -48,13 +46,14 @@ int64_t size_of_dim(const SlotLayout& layout, int64_t dim) {
   return PyLong_AsLongLong(PyTuple_GET_ITEM(sizes, static_cast<Py_ssize_t>(dim)));
 }
 
-bool is_number(PyObject* o) { return PyLong_CheckExact(o) || is_size_ref(o); }
+bool is_index(PyObject* o) { return PyLong_CheckExact(o) || is_size_ref(o); }
 
 bool lies_alike(const TapeSlot& a, const TapeSlot& b) {
-  const bool plain = !a.number && !a.generator && !a.scalar && !a.conjugate && !a.parameter && a.level == 0 && a.sizes &&
-                     a.strides && !b.number && !b.generator && !b.scalar && !b.conjugate && !b.parameter &&
+  const bool plain = !a.number && !a.generator && !a.scalar && !a.conjugate && !a.parameter && a.level == 0 &&
+                     a.sizes && a.strides && !b.number && !b.generator && !b.scalar && !b.conjugate && !b.parameter &&
                      b.level == 0 && b.sizes && b.strides;
-  return plain && a.dtype.get() == b.dtype.get() && (a.device.get() == b.device.get() || equal(a.device.get(), b.device.get())) &&
+  return plain && a.dtype.get() == b.dtype.get() &&
+         (a.device.get() == b.device.get() || equal(a.device.get(), b.device.get())) &&
          equal(a.sizes.get(), b.sizes.get()) && equal(a.strides.get(), b.strides.get()) && a.symbolic_sizes.empty() &&
          b.symbolic_sizes.empty() && a.real == b.real;
 }
@@ -120,8 +119,9 @@ bool TurnTracing::affine(PyObject* number, int64_t& value, int64_t& step) const 
 bool TurnTracing::match_object(PyObject* now, PyObject* then) const {
   if (now == then) return true;
   if (Py_TYPE(now) != Py_TYPE(then)) return false;
-  return same_number(now, then) || ((PyUnicode_CheckExact(now) || Py_TYPE(now) == api_.device_type) && equal(now, then)) ||
-         (holds_ints(now) && holds_ints(then) && equal(now, then));
+  return same_number(now, then) ||
+         ((PyUnicode_CheckExact(now) || Py_TYPE(now) == api_.device_type) && equal(now, then)) ||
+         (holds_plain_ints(now) && holds_plain_ints(then) && equal(now, then));
 }
 
 bool TurnTracing::match_arguments(PyObject* now, PyObject* then, std::vector<Leaf>& leaves) {
@@ -188,28 +188,29 @@ bool TurnTracing::bound_key(PyObject* key, const std::vector<Leaf>& leaves, cons
   int64_t rank = layout.sizes ? PyTuple_GET_SIZE(layout.sizes.get()) : 0, used = 0, dim = 0;
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* const item = PyTuple_GET_ITEM(items.get(), i);
-    const bool known = is_number(item) || PySlice_Check(item) || item == Py_Ellipsis || item == Py_None;
+    const bool known = is_index(item) || PySlice_Check(item) || item == Py_Ellipsis || item == Py_None;
     if (!known) return false;
-    used += is_number(item) || PySlice_Check(item) ? 1 : 0;
+    used += is_index(item) || PySlice_Check(item) ? 1 : 0;
   }
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* const item = PyTuple_GET_ITEM(items.get(), i);
     if (item == Py_Ellipsis) dim += rank - used;
-    if (is_number(item)) {
+    if (is_index(item)) {
       const Leaf& index = leaves[leaf];
-      if (index.step != 0) own_.bounds.push_back({index.number, index.number, index.step, size_of_dim(layout, dim), false});
+      if (index.step != 0)
+        own_.bounds.push_back({index.number, index.number, index.step, size_of_dim(layout, dim), false});
     } else if (PySlice_Check(item)) {
       const auto* slice = reinterpret_cast<PySliceObject*>(item);
       const Leaf &from = leaves[leaf], &to = leaves[leaf + 1];
       if (leaves[leaf + 2].step != 0 || from.step != to.step) return false;
       if (from.step != 0) {
-        if (!is_number(slice->start) || !is_number(slice->stop) || slice->step != Py_None) return false;
+        if (!is_index(slice->start) || !is_index(slice->stop) || slice->step != Py_None) return false;
         own_.bounds.push_back({from.number, to.number, from.step, size_of_dim(layout, dim), true});
       }
       leaf += 2;
     }
     ++leaf;
-    if (is_number(item) || PySlice_Check(item)) ++dim;
+    if (is_index(item) || PySlice_Check(item)) ++dim;
   }
   return true;
 }
@@ -277,8 +278,7 @@ bool TurnTracing::match_value(PyObject* after, PyObject* at, PyObject* before, V
     const int slot = trace_->tape.find(after), other = trace_->tape.find(at);
     value.kind = Value::Kind::kTensor;
     value.role = slot >= 0 ? role_of(own_.now, slot) : Role();
-    return slot >= 0 && other >= 0 && value.role.kind != Role::Kind::kFixed &&
-           value.role == role_of(own_.then, other);
+    return slot >= 0 && other >= 0 && value.role.kind != Role::Kind::kFixed && value.role == role_of(own_.then, other);
   }
   if (PyTuple_CheckExact(after) && PyTuple_CheckExact(at) && PyTuple_CheckExact(before) &&
       PyTuple_GET_SIZE(after) == PyTuple_GET_SIZE(at) && PyTuple_GET_SIZE(at) == PyTuple_GET_SIZE(before)) {
@@ -400,7 +400,8 @@ int64_t TurnTracing::turns_alike(const Turn& watched, const std::vector<TurnItem
 /// The numbers of the watched turn are plain from here on: those of the tape, and those that the program has.
 void TurnTracing::settle() {
   Trace& t = *trace_;
-  for (const int slot : t.tape.settle_sizes(own_.first_node, own_.first_slot, t.symbols.hints())) t.inference.forget(slot);
+  for (const int slot : settle_sizes(t.tape, own_.first_node, own_.first_slot, t.symbols.hints()))
+    t.inference.forget(slot);
   t.symbols.end_turn();
   t.snap.facts = 0;
 }
@@ -415,8 +416,8 @@ void TurnTracing::copy_turns(Frame& f, Loop& loop, const std::vector<TurnItems>&
   own_.watched = nullptr;
   const int64_t turns = alike ? turns_alike(loop.turns.back(), items, conditions) : 0;
   if (log_enabled(LogChannel::kCapture))
-    log_line(LogChannel::kCapture, str_cat("  ", turns, " turns like turn ", own_.turn,
-                                           own_.why.empty() ? std::string() : ": " + own_.why));
+    log_line(LogChannel::kCapture,
+             str_cat("  ", turns, " turns like turn ", own_.turn, own_.why.empty() ? std::string() : ": " + own_.why));
   if (turns < kWorthIt) {
     loop.wait = loop.count + loop.count;
     return;

@@ -23,22 +23,13 @@ constexpr size_t kTurnsKept = 5;    // a turn may read what was made three turns
 constexpr int64_t kLeastLeft = 12;  // fewer turns are not worth a look
 constexpr int64_t kMostTries = 4;   // in vain, for each loop
 
-/// What the trace answers by a tensor's type, which is the same in all turns that are copied.
-bool is_of_type(const std::string& name) {
-  static const std::unordered_set<std::string> known = {
-      "shape",  "size",    "dim",       "ndim",    "dtype",  "device",      "numel",  "nelement",
-      "stride", "__len__", "itemsize",  "is_cuda", "layout", "is_complex",  "is_cpu", "is_floating_point",
-      "is_mps", "is_meta", "is_sparse", "is_xpu",  "nbytes", "is_contiguous"};
-  return known.contains(name);
-}
-
 }  // namespace
 
 bool TurnTracing::may_copy(const Frame& f) const {
   const Trace& t = *trace_;
   return tracing() && context_.ahead == nullptr && !context_.dry_run && !f.is_generator() && api_.present() &&
-         !t.tape.had_numpy() && !t.tape.has_transforms() && transforms().open() == 0 &&
-         !modes().has_programs() && (watching() || t.symbols.empty()) && numbers().varying().empty();
+         !t.tape.seen().numpy && !t.tape.has_transforms() && transforms().open() == 0 && !modes().has_programs() &&
+         (watching() || t.symbols.empty()) && numbers().varying().empty();
 }
 
 TurnTracing::Loop& TurnTracing::loop_of(const Frame& f, PyObject* iterator) {
@@ -73,7 +64,8 @@ bool TurnTracing::same_calls(const Turn& before, const Turn& turn, size_t end) c
 }
 
 bool TurnTracing::worth_watching(const Loop& loop) const {
-  if (loop.turns.size() < kTurnsNeeded || loop.count < loop.wait || loop.tried >= kMostTries || !trace_->symbols.empty())
+  if (loop.turns.size() < kTurnsNeeded || loop.count < loop.wait || loop.tried >= kMostTries ||
+      !trace_->symbols.empty())
     return false;
   const size_t last = loop.turns.size() - 1;
   const Turn &first = loop.turns[last - 2], &before = loop.turns[last - 1], &turn = loop.turns[last];
@@ -261,7 +253,11 @@ void TurnTracing::calls_torch(const TorchFunction& fn) {
     case TorchKind::kDevice:
     case TorchKind::kPassthrough:
     case TorchKind::kPython: return;
-    case TorchKind::kMetadata: return is_of_type(fn.name) ? void() : odd("it asks for more than a tensor's type");
+    case TorchKind::kMetadata:
+      // Turns that are copied have tensors of the same types, but other histories and places in memory.
+      if (known_torch(fn.name).is(kDiffersInLevels) || fn.name == "storage_offset" || fn.name == "__hash__")
+        odd("it asks for more than a tensor's type");
+      return;
     case TorchKind::kGrad:
     case TorchKind::kToCpu:
     case TorchKind::kBreak: return odd("it asks for a tensor's value or history");
@@ -289,8 +285,7 @@ void TurnTracing::calls(const TracedCall& call, const CallPlan& plan) {
     case Kind::kPushMode:
     case Kind::kPopMode:
     case Kind::kSwitch:
-    case Kind::kBreak:
-      return changes("a call that changes a state");
+    case Kind::kBreak: return changes("a call that changes a state");
     case Kind::kPure: break;
   }
   if (plan.watched || plan.weak != nullptr || plan.variable != nullptr || plan.name == "id" || plan.name == "next") {

@@ -1,8 +1,10 @@
 """Turns of loops over tensors that are copied on the tape, not traced: results, the state of Python behind the loop, errors, and how
-many turns were copied."""
+many turns were copied.
+"""
 
 import pytest
 import torch
+
 import tatara
 
 TURNS = 60
