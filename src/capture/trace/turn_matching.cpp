@@ -228,14 +228,6 @@ bool TurnTracing::bound_indices(size_t node, const Template& made) {
   const SlotLayout& layout = trace_->tape.layout(operand);
   if (!layout.symbolic_sizes.empty()) return false;
   size_t leaf = 1;
-  if (call.name == "select" && count == 3) {
-    const Leaf &dim = made.leaves[1], &index = made.leaves[2];
-    if (dim.step != 0 || !PyLong_CheckExact(PyTuple_GET_ITEM(args, 1))) return false;
-    int64_t at = PyLong_AsLongLong(PyTuple_GET_ITEM(args, 1));
-    if (at < 0) at += PyTuple_GET_SIZE(layout.sizes.get());
-    own_.bounds.push_back({index.number, index.number, index.step, size_of_dim(layout, at), false});
-    return true;
-  }
   if (call.name != "__getitem__" && call.name != "__setitem__") return false;
   if (!bound_key(PyTuple_GET_ITEM(args, 1), made.leaves, layout, leaf)) return false;
   return std::none_of(made.leaves.begin() + static_cast<std::ptrdiff_t>(leaf), made.leaves.end(), varies);

@@ -124,7 +124,15 @@ def backwards(x):
 def in_steps(x):
     h = x.new_zeros(4)
     for t in range(0, len(x) - 1, 1):
-        h = h + x[t + 1] * x[t : t + 2].sum(0) + x[-t - 1] + x.select(0, t)
+        h = h + x[t + 1] * x[t : t + 2].sum(0) + x[-t - 1]
+    return h
+
+
+@program(0)
+def numbers_as_arguments(x):
+    h = x.new_zeros(4)
+    for t in range(len(x)):
+        h = torch.sin(h + x.select(0, t)).roll(t)
     return h
 
 
