@@ -85,8 +85,6 @@ int Tape::add_placeholder(PyObject* tensor, Ref device, Ref meta, Ref other) {
   return index;
 }
 
-<<<<<<< HEAD
-<<<<<<< HEAD
 bool is_on_foreign(const Tape& tape, const TapeNode& node) {
   bool found = false;
   const auto look = [&](int slot) { found = found || (slot >= 0 && tape.slots()[static_cast<size_t>(slot)].foreign); };
@@ -94,38 +92,8 @@ bool is_on_foreign(const Tape& tape, const TapeNode& node) {
   for_each_slot(node.kwargs.get(), look);
   for (const int slot : node.outputs) look(slot);
   return found;
-=======
-int Tape::add_copy(int like, Ref placeholder) {
-  const int index = static_cast<int>(slots_.size());
-  TapeSlot slot = slots_[static_cast<size_t>(like)];
-  slot.real_strides = Ref();
-  has_copies_ = has_copies_ || !placeholder;
-  slot.object = slot.meta = std::move(placeholder);
-  if (slot.object) by_object_[slot.object.get()] = by_meta_[slot.object.get()] = index;
-  slots_.push_back(std::move(slot));
-  return index;
 }
 
-std::vector<int> Tape::settle_sizes(size_t first, size_t first_slot, std::span<const int64_t> symbols) {
-  const auto settled = [symbols](PyObject* o) { return is_size_ref(o) ? size_ref_value(o, symbols) : Ref::borrow(o); };
-  for (size_t n = first; n < nodes_.size(); ++n) {
-    for (Ref* arguments : {&nodes_[n].args, &nodes_[n].kwargs}) {
-      if (holds_size_ref(arguments->get())) *arguments = map_structure(arguments->get(), settled);
-    }
-  }
-  std::vector<int> varying;
-  for (size_t slot = first_slot; slot < slots_.size(); ++slot) {
-    if (slots_[slot].symbolic_sizes.empty() && slots_[slot].symbolic_strides.empty()) continue;
-    slots_[slot].symbolic_sizes.clear();
-    slots_[slot].symbolic_strides.clear();
-    varying.push_back(static_cast<int>(slot));
-  }
-  return varying;
->>>>>>> 94dc5d31 (Turns of a loop that are like those before are copied, not traced)
-}
-
-=======
->>>>>>> e8973355 (Turns that are not traced: limits of sizes, docs, decision 085)
 bool waits(const Tape& tape) {
   const std::vector<TapeNode>& nodes = tape.nodes();
   const size_t done = std::min(tape.nodes_done(), nodes.size());

@@ -125,31 +125,13 @@ class Tape {
     const auto found = by_meta_.find(tensor);
     return found == by_meta_.end() ? -1 : found->second;
   }
-<<<<<<< HEAD
   /// `other`: of a foreign tensor, for which it stands as `meta` does.
   int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate = false, Ref other = {});
   /// With `meta`: a tensor that a call has made for real, and what stands for it; with `other`, too: a foreign tensor.
   int add_placeholder(PyObject* tensor, Ref device, Ref meta = {}, Ref other = {});
-=======
-  int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index, bool conjugate = false);
-  /// With `meta`: a tensor that a call has made for real, and what stands for it.
-  int add_placeholder(PyObject* tensor, Ref device, Ref meta = {});
-<<<<<<< HEAD
-  /// The node is the first of some that are alike.
-  void set_alike(size_t node) { nodes_[node].alike = static_cast<int>(node); }
-  /// Whether there are results that no placeholder stands for.
-  bool has_copies() const { return has_copies_; }
-  /// A result that lies as the one in slot `like`. Without a placeholder no program sees it.
-  int add_copy(int like, Ref placeholder);
-  /// Sizes among the arguments of the nodes from `first` on become numbers, by the symbols' values. Gives the slots from `first_slot` on
-  /// that had such a size.
-  std::vector<int> settle_sizes(size_t first, size_t first_slot, std::span<const int64_t> symbols);
->>>>>>> 94dc5d31 (Turns of a loop that are like those before are copied, not traced)
-=======
   friend void set_alike(Tape& tape, size_t node);
   friend int add_copy(Tape& tape, int like, Ref placeholder);
   friend std::vector<int> settle_sizes(Tape& tape, size_t first, size_t first_slot, std::span<const int64_t> symbols);
->>>>>>> e8973355 (Turns that are not traced: limits of sizes, docs, decision 085)
   /// From now on the input comes with each call, as the guarded object `index`.
   void set_guard_index(int slot, int index) { slots_[static_cast<size_t>(slot)].guard_index = index; }
   /// A NumPy array or scalar; sizes, strides and dtype are in `slot`. Or a generator.

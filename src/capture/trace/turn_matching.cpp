@@ -242,6 +242,7 @@ bool TurnTracing::match(size_t call, size_t now, size_t then, Template& made) {
                      a.statistics == b.statistics && a.generator == b.generator && a.grad == b.grad &&
                      a.mode == b.mode && a.level == 0 && b.level == 0 &&
                      (a.func.get() == b.func.get() || equal(a.func.get(), b.func.get()));
+  if (is_on_foreign(trace_->tape, a)) return give_up("it calls what torch alone runs: " + a.name);
   if (!plain || static_cast<bool>(a.kwargs) != static_cast<bool>(b.kwargs))
     return give_up("its calls are others: " + a.name);
   if (!match_arguments(a.args.get(), b.args.get(), made.leaves) ||

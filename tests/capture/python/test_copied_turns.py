@@ -697,3 +697,13 @@ def test_turned_off():
         compiled = tatara.compile(rows)
         assert_same(compiled(X), rows(X))
     assert tatara.stats()["turns_copied"] == before
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_calls_on_sparse_tensors_are_traced():
+    def walk(matrix, x):
+        for _ in range(TURNS):
+            x = torch.mv(matrix, x) * 0.5
+        return x
+
+    compare(walk, torch.eye(4).to_sparse_csr(), torch.ones(4), copied=0)
