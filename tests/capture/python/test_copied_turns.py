@@ -706,4 +706,5 @@ def test_calls_on_sparse_tensors_are_traced():
             x = torch.mv(matrix, x) * 0.5
         return x
 
-    compare(walk, torch.eye(4).to_sparse_csr(), torch.ones(4), copied=0)
+    matrix = torch.eye(4).to_sparse_csr()
+    compare(lambda x: walk(matrix, x), torch.ones(4), copied=0)
