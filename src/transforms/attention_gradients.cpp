@@ -57,7 +57,7 @@ Graph softmax_products(const Graph& graph, const std::vector<bool>& inputs, cons
         continue;
       }
       b.set_location(node.location);
-      const ValueId value = copy[operand_at(node, found->second.values)->value];
+      const ValueId value = copy[operand_at(node, 1)->value];
       const std::vector<ValueId> made = b.op_multi(
           "softmax_product", {TensorArg{copy[found->second.scores]}, TensorArg{value}, Scalar(found->second.zero)});
       copy.to().node(copy.to().value(made[0]).producer).take_marks(node);

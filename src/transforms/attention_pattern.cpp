@@ -67,7 +67,7 @@ AttentionFinder::AttentionFinder(const Graph& graph)
 /// What is known of it from the second product on backwards to the scores.
 std::optional<FoundAttention> AttentionFinder::start(const Node& second) const {
   if (const std::optional<LastSoftmax> kind = softmax_product(second))
-    return FoundAttention{nullptr, operand_at(second, 0)->value, &second, 1, &second, kind->zero, true, {}};
+    return FoundAttention{nullptr, operand_at(second, 0)->value, &second, &second, kind->zero, true, {}};
   if (!is_batched_product(second)) return std::nullopt;
   ValueId given = operand_at(second, 0)->value;
   const Node* softmax = g_.producer(given);
@@ -77,7 +77,7 @@ std::optional<FoundAttention> AttentionFinder::start(const Node& second) const {
   }
   const std::optional<LastSoftmax> kind = softmax == nullptr ? std::nullopt : last_softmax(g_, *softmax);
   if (!kind || !once(given)) return std::nullopt;
-  return FoundAttention{nullptr, operand_at(*softmax, 0)->value, &second, 1, &second, kind->zero, false, {}};
+  return FoundAttention{nullptr, operand_at(*softmax, 0)->value, &second, &second, kind->zero, false, {}};
 }
 
 std::optional<FoundAttention> AttentionFinder::find(const Node& second) const {
@@ -187,7 +187,7 @@ bool AttentionFinder::stays_inside(FoundAttention& found, const std::vector<Valu
 
 bool AttentionFinder::fits(const FoundAttention& found) const {
   const TensorType& scores = g_.type(found.scores);
-  const TensorType& value = g_.type(operand_at(*found.second, found.values)->value);
+  const TensorType& value = g_.type(operand_at(*found.second, 1)->value);
   const TensorType& query = g_.type(operand_at(*found.first, 0)->value);
   const TensorType& key = g_.type(operand_at(*found.first, 1)->value);
   if (!has_known_sizes(value) || !has_known_sizes(query) || !has_known_sizes(key)) return false;
@@ -230,7 +230,7 @@ ValueId AttentionMaker::four_dims(ValueId v) {
 
 AttentionMaker::Values AttentionMaker::values(const FoundAttention& found) {
   const ValueId scores = four_dims(copy_[found.scores]);
-  const ValueId value = matrices(copy_[operand_at(*found.second, found.values)->value], false);
+  const ValueId value = matrices(copy_[operand_at(*found.second, 1)->value], false);
   const bool outside = found.last != found.second;
   const int64_t width = g_.type(operand_at(*found.first, 0)->value).sizes.back().const_value();
   const auto layout = loops::AttentionLayout::of_width(std::max(width, b_.type(value).sizes.back().const_value()));

@@ -14,7 +14,6 @@ struct FoundAttention {
   const Node* first;  // the product of queries and keys
   ValueId scores;
   const Node* second;
-  size_t values;      // operand of it
   const Node* last;   // its result, or a copy of that for which heads come behind rows, as all that programs do with it
   bool zero = false;  // a row whose scores are all -infinity gives zeros
   bool norms = false;           // with the logarithms of sums

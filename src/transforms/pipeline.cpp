@@ -21,7 +21,7 @@ const std::vector<PassInfo>& all_passes() {
         {"join_writes", Phase::kCapture, "the rows that a loop writes to a tensor as one stack, on CPUs"},
         {"roll_loops", Phase::kCapture, "equal turns of loops as one node, on CPUs"},
         {"differentiable_form", Phase::kTraining, "operators without derivatives written out where gradients flow"},
-        {"softmax_products", Phase::kTraining, "a softmax and the product behind it as two numbers a row, on GPUs"},
+        {"softmax_products", Phase::kTraining, "a softmax and the product behind it as one node, which keeps a number for each row, on GPUs"},
         {"generator_states", Phase::kTraining, "masks that checkpoints draw again keep the state that they came from"},
         {"rematerialize", Phase::kTraining, "values of checkpoints computed again for gradients"},
         {"expand_softmax", Phase::kTraining, "operators of which a cut may save less than their results"},
