@@ -195,7 +195,8 @@ def test_a_loop_of_a_called_function_does_what_the_plain_one_does(program: Calla
     for _ in range(4):
         before = tatara.stats()["native_loop_runs"]
         for got, expected in zip(_outcome(compiled), _outcome(program), strict=True):
-            close(got, expected, rtol=1e-12)
+            # Numbers near 1 less their mean, which is summed in an order that the vectors of the processor decide.
+            close(got, expected, rtol=1e-12, atol=1e-14)
         if program.__name__ in RUNS:
             assert tatara.stats()["native_loop_runs"] - before == RUNS[program.__name__]
 

@@ -91,8 +91,8 @@ def report(compiled: Any) -> str:
     return "\n".join(lines)
 
 
-def close(got: Any, expected: Any, rtol: float) -> None:
-    """Asserts equal type, dtype, shape and strides, and values that differ by at most `rtol` of themselves."""
+def close(got: Any, expected: Any, rtol: float, atol: float = 0.0) -> None:
+    """Asserts equal type, dtype, shape and strides, and values that differ by at most `rtol` of themselves, or `atol`."""
     assert type(got) is type(expected)
     if isinstance(expected, dict):
         assert list(got) == list(expected)
@@ -100,11 +100,11 @@ def close(got: Any, expected: Any, rtol: float) -> None:
     if isinstance(expected, (tuple, list)):
         assert len(got) == len(expected)
         for one, other in zip(got, expected, strict=True):
-            close(one, other, rtol)
+            close(one, other, rtol, atol)
     elif isinstance(expected, (np.ndarray, np.generic, float)):
         a, b = np.asarray(got), np.asarray(expected)
         assert (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
-        np.testing.assert_allclose(a, b, rtol=rtol)
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
     else:
         assert got == expected
 
