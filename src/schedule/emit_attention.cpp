@@ -195,9 +195,7 @@ class AttentionEmitter {
     const ValueInfo& info = s_.values[static_cast<size_t>(node_.node().outputs[1])];
     if (!info.storage) return;
     attention.norms = nest_.buffer_arg(info.storage->buffer, true);
-    Expr index = info.storage->offset.valid() ? info.storage->offset : ctx().constant(0);
-    for (size_t d = 0; d < 3; ++d) index = index + at[d] * (*info.storage->strides)[d];
-    attention.norm_index = s_.simplify(index);
+    attention.norm_index = address(node_.node().outputs[1], *info.storage, {at[0], at[1], at[2], ctx().constant(0)});
   }
 
   /// Which blocks are needed, for the tile of rows at `place`: batch, head and number.
@@ -205,15 +203,20 @@ class AttentionEmitter {
     const ValueId v = operand(form_.table);
     const ValueInfo& info = s_.values[static_cast<size_t>(base_of(s_, v))];
     TATARA_CHECK(info.storage.has_value(), s_.name_of(v), " has no memory");
-    const std::vector<Expr>& sizes = s_.graph.type(v).sizes;
     attention.table = nest_.buffer_arg(info.storage->buffer, false);
     attention.table_block = s_.pooled_symbol(ctx().constant(attention.keys() / attention.block), kBlockSymbol);
     place.insert(place.begin() + (form_.turned ? 2 : 3), attention.table_block);
-    Expr index = info.storage->offset.valid() ? info.storage->offset : ctx().constant(0);
+    attention.table_index = address(v, *info.storage, place);
+  }
+
+  /// Of an element, which dims of size 1 do not tell from others.
+  Expr address(ValueId v, const Storage& storage, const std::vector<Expr>& place) {
+    const std::vector<Expr>& sizes = s_.graph.type(v).sizes;
+    Expr index = storage.offset.valid() ? storage.offset : ctx().constant(0);
     for (size_t d = 0; d < sizes.size(); ++d) {
-      if (!sizes[d].is_const(1)) index = index + place[d] * (*info.storage->strides)[d];
+      if (!sizes[d].is_const(1)) index = index + place[d] * (*storage.strides)[d];
     }
-    attention.table_index = s_.simplify(index);
+    return s_.simplify(index);
   }
 
   std::optional<ScalarId> read(ValueId v, const std::vector<Expr>& indices, ScalarId mask) {

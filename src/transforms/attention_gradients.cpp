@@ -74,12 +74,14 @@ namespace {
 /// A product by what is computed from scores.
 struct SumOfScores {
   const Node* product;
-  ValueId shares;                     // the last value before views, casts and exchanged dims
-  bool left;                          // the operand of the product that it is
-  bool turned;                        // rows of the sums are keys
-  std::vector<ValueId> way;           // from the shares to the operand, without these
-  std::vector<const Node*> products;  // that shares are computed from
-  std::vector<ValueId> inside;        // from these to the shares
+  ValueId shares;            // the last value before views, casts and exchanged dims
+  bool left;                 // the operand of the product that it is
+  bool turned;               // rows of the sums are keys
+  std::vector<ValueId> way;  // from the shares to the operand, without these
+  ElementWalk walk;          // from the shares to products
+
+  ValueId shared() const { return operand_at(*product, left ? 0 : 1)->value; }
+  ValueId value() const { return operand_at(*product, left ? 1 : 0)->value; }
 };
 
 class SumFinder {
@@ -99,24 +101,22 @@ class SumFinder {
       }
     }
     // Those of one product stand or fall together: no score lies in memory, or all of them do.
-    for (bool changed = true; changed;) {
-      changed = false;
+    size_t before = 0;
+    do {
+      before = found.size();
       std::map<ValueId, int> reads = reads_inside(found);
-      const auto leaks = [&](const SumOfScores& each) {
-        return std::any_of(each.inside.begin(), each.inside.end(),
-                           [&](ValueId v) { return depends(each, v) && reads[v] != uses_[static_cast<size_t>(v)]; });
-      };
-      const size_t before = found.size();
-      std::erase_if(found, leaks);
-      changed = found.size() != before;
-    }
+      std::erase_if(found, [&](const SumOfScores& each) {
+        return std::any_of(each.walk.dependent.begin(), each.walk.dependent.end(),
+                           [&](ValueId v) { return reads[v] != uses_[static_cast<size_t>(v)]; });
+      });
+    } while (found.size() != before);
     return found;
   }
 
  private:
   std::optional<SumOfScores> find(const Node& product, bool left) const {
-    SumOfScores found{&product, kNoValue, left, !left, {}, {}, {}};
-    ValueId v = operand_at(product, left ? 0 : 1)->value;
+    SumOfScores found{&product, kNoValue, left, !left, {}, {}};
+    ValueId v = found.shared();
     const Node* node = g_.producer(v);
     for (; node != nullptr; node = g_.producer(v)) {
       const bool turns = exchanges(g_, *node, -1);
@@ -142,46 +142,13 @@ class SumFinder {
   /// Whether shares are computed element by element from one or two products, by way of a softmax's share.
   bool follow(SumOfScores& found) const {
     const std::vector<Expr>& sizes = g_.type(found.shares).sizes;
-    const Expr whole = whole_of(g_.ctx(), sizes);
-    std::vector<ValueId> open{found.shares};
-    std::vector<bool> seen(g_.num_values(), false);
-    bool softened = false;
-    while (!open.empty()) {
-      const ValueId now = open.back();
-      open.pop_back();
-      if (seen[static_cast<size_t>(now)]) continue;
-      seen[static_cast<size_t>(now)] = true;
-      const Node* node = g_.producer(now);
-      if (node == nullptr) continue;
-      const TensorType& type = g_.type(now);
-      const bool large = type.numel(g_.ctx()) == whole && ends_in(g_, now, sizes);
-      if (is_batched_product(*node) && large) {
-        found.products.push_back(node);
-        found.inside.push_back(now);
-        continue;
-      }
-      const bool element = is_element(*node) && type.sizes == sizes;
-      if (!element && !((keeps_elements(*node) || is_cast(*node)) && large)) continue;
-      softened = softened || is_softmax_share(*node);
-      found.inside.push_back(now);
-      for_each_operand(*node, [&](ValueId operand) { open.push_back(operand); });
-    }
-    std::sort(found.inside.begin(), found.inside.end());
-    return softened && !found.products.empty() && found.products.size() <= 2;
-  }
-
-  /// Whether `v`, of what is inside, is computed from the products.
-  bool depends(const SumOfScores& found, ValueId v) const {
-    std::vector<ValueId> open{v};
-    while (!open.empty()) {
-      const ValueId now = open.back();
-      open.pop_back();
-      if (!std::binary_search(found.inside.begin(), found.inside.end(), now)) continue;
-      const Node* node = g_.producer(now);
-      if (is_batched_product(*node)) return true;
-      for_each_operand(*node, [&](ValueId operand) { open.push_back(operand); });
-    }
-    return false;
+    found.walk = walk_to_products(g_, found.shares, true, [&](const Node& node, bool large) {
+      return (is_element(node) && g_.type(node.outputs[0]).sizes == sizes) ||
+             ((keeps_elements(node) || is_cast(node)) && large);
+    });
+    const bool softened = std::any_of(found.walk.inside.begin(), found.walk.inside.end(),
+                                      [&](ValueId v) { return is_softmax_share(*g_.producer(v)); });
+    return softened && !found.walk.products.empty() && found.walk.products.size() <= 2;
   }
 
   /// How often values are read by what all kernels compute.
@@ -194,9 +161,9 @@ class SumFinder {
       for_each_operand(*g_.producer(v), [&](ValueId operand) { ++reads[operand]; });
     };
     for (const SumOfScores& each : found) {
-      for (const ValueId v : each.inside) count(v);
+      for (const ValueId v : each.walk.inside) count(v);
       for (const ValueId v : each.way) count(v);
-      ++reads[operand_at(*each.product, each.left ? 0 : 1)->value];
+      ++reads[each.shared()];
     }
     return reads;
   }
@@ -208,14 +175,14 @@ class SumFinder {
     const DType dtype = half_of(*found.product, found.left ? 1 : 0);
     const TensorType& out = g_.type(found.product->outputs[0]);
     if (!is_half(dtype) || !has_known_sizes(out) || !fits_attention(out.sizes[found.left ? 2 : 1])) return false;
-    for (const Node* each : found.products) {
+    for (const Node* each : found.walk.products) {
       const TensorType &query = g_.type(operand_at(*each, 0)->value), &key = g_.type(operand_at(*each, 1)->value);
       if (half_of(*each, 0) != dtype || half_of(*each, 1) != dtype) return false;
       if (!has_known_sizes(query) || !has_known_sizes(key) || !fits_attention(query.sizes[2])) return false;
     }
-    return std::all_of(found.inside.begin(), found.inside.end(), [&](ValueId v) {
+    return std::all_of(found.walk.dependent.begin(), found.walk.dependent.end(), [&](ValueId v) {
       const DType own = g_.type(v).dtype;
-      return own == DType::kFloat32 || is_half(own) || !depends(found, v);
+      return own == DType::kFloat32 || is_half(own);
     });
   }
 
@@ -225,7 +192,7 @@ class SumFinder {
 
 /// The scores that the first share found is of.
 ValueId hidden_scores(const Graph& g, const SumOfScores& found) {
-  for (const ValueId v : found.inside) {
+  for (const ValueId v : found.walk.inside) {
     const Node& node = *g.producer(v);
     if (is_softmax_share(node)) return operand_at(node, 0)->value;
   }
@@ -241,7 +208,7 @@ class SumsInKernels {
   SumsInKernels(const Graph& g, const std::vector<SumOfScores>& found) : g_(g), copy_(g), b_(copy_.to()) {
     const std::vector<int> uses = g.use_counts();
     for (size_t i = 0; i < found.size(); ++i) {
-      for (const Node* product : found[i].products) scores_.emplace(product, &found[i]);
+      for (const Node* product : found[i].walk.products) scores_.emplace(product, &found[i]);
       if (kernel_of_.contains(found[i].product)) continue;
       std::vector<const SumOfScores*> kernel{&found[i]};
       for (size_t k = i + 1; k < found.size() && kernel.size() == 1; ++k) {
@@ -288,10 +255,11 @@ class SumsInKernels {
   /// Two sums over the same rows, of which the products of one are among the other's.
   bool fits_together(const SumOfScores& a, const SumOfScores& b) const {
     const auto has = [](const SumOfScores& all, const Node* one) {
-      return std::find(all.products.begin(), all.products.end(), one) != all.products.end();
+      return std::find(all.walk.products.begin(), all.walk.products.end(), one) != all.walk.products.end();
     };
     const auto among = [&](const SumOfScores& few, const SumOfScores& all) {
-      return std::all_of(few.products.begin(), few.products.end(), [&](const Node* one) { return has(all, one); });
+      return std::all_of(few.walk.products.begin(), few.walk.products.end(),
+                         [&](const Node* one) { return has(all, one); });
     };
     const auto width = [&](const SumOfScores& one) {
       return g_.type(one.product->outputs[0]).sizes[one.left ? 2 : 1].const_value();
@@ -306,14 +274,14 @@ class SumsInKernels {
       const ValueId now = open.back();
       open.pop_back();
       if (now == below) return true;
-      if (std::binary_search(found.inside.begin(), found.inside.end(), now))
+      if (std::binary_search(found.walk.inside.begin(), found.walk.inside.end(), now))
         for_each_operand(*g_.producer(now), [&](ValueId operand) { open.push_back(operand); });
     }
     return false;
   }
 
   const Node* only_reader(const SumOfScores& found, ValueId v) const {
-    for (const ValueId each : found.inside) {
+    for (const ValueId each : found.walk.inside) {
       const Node* node = g_.producer(each);
       bool reads = false;
       for_each_operand(*node, [&](ValueId operand) { reads = reads || operand == v; });
@@ -322,9 +290,7 @@ class SumsInKernels {
     return nullptr;
   }
 
-  DType dtype_of(const SumOfScores& found) const {
-    return g_.type(before_cast(g_, operand_at(*found.product, found.left ? 1 : 0)->value)).dtype;
-  }
+  DType dtype_of(const SumOfScores& found) const { return g_.type(before_cast(g_, found.value())).dtype; }
   AttentionMaker maker_of(const SumOfScores& found) { return {copy_, b_, g_.type(found.shares), dtype_of(found)}; }
 
   /// Whether the node could be made. The first sum of two waits for what the second one reads.
@@ -351,8 +317,7 @@ class SumsInKernels {
 
   bool place_kernel(const std::vector<const SumOfScores*>& kernel) {
     for (const SumOfScores* each : kernel) {
-      const ValueId value = operand_at(*each->product, each->left ? 1 : 0)->value;
-      if (copy_[each->shares] == kNoValue || copy_[value] == kNoValue) return false;
+      if (copy_[each->shares] == kNoValue || copy_[each->value()] == kNoValue) return false;
     }
     b_.set_location(kernel.back()->product->location);
     const size_t first_new = copy_.to().num_nodes();
@@ -360,9 +325,8 @@ class SumsInKernels {
     std::vector<const Node*> products;
     int64_t widest = 0;
     for (const SumOfScores* each : kernel) {
-      const ValueId value = operand_at(*each->product, each->left ? 1 : 0)->value;
-      wanted.push_back({copy_[each->shares], value, !each->left, g_.type(each->product->outputs[0]).dtype});
-      for (const Node* product : each->products) {
+      wanted.push_back({copy_[each->shares], each->value(), !each->left, g_.type(each->product->outputs[0]).dtype});
+      for (const Node* product : each->walk.products) {
         widest = std::max(widest, g_.type(operand_at(*product, 0)->value).sizes.back().const_value());
         if (std::find(products.begin(), products.end(), product) == products.end()) products.push_back(product);
       }

@@ -30,15 +30,46 @@ bool is_batched_product(const Node& node) {
          operand_at(node, 1) != nullptr;
 }
 
-Expr whole_of(ExprContext& ctx, const std::vector<Expr>& sizes) {
-  Expr all = ctx.constant(1);
-  for (const Expr size : sizes) all = ctx.mul(all, size);
-  return all;
-}
-
-bool ends_in(const Graph& graph, ValueId v, const std::vector<Expr>& sizes) {
-  const std::vector<Expr>& own = graph.type(v).sizes;
-  return own.size() >= 2 && own.back() == sizes.back() && own[own.size() - 2] == sizes[sizes.size() - 2];
+ElementWalk walk_to_products(const Graph& graph, ValueId from, bool again,
+                             const std::function<bool(const Node& node, bool large)>& takes) {
+  const std::vector<Expr>& sizes = graph.type(from).sizes;
+  const Expr whole = graph.type(from).numel(graph.ctx());
+  const auto ends_alike = [&](const std::vector<Expr>& own) {
+    return own.size() >= 2 && own.back() == sizes.back() && own[own.size() - 2] == sizes[sizes.size() - 2];
+  };
+  ElementWalk walk;
+  std::vector<ValueId> open{from};
+  std::vector<bool> seen(graph.num_values(), false), depends(graph.num_values(), false);
+  while (!open.empty()) {
+    const ValueId now = open.back();
+    open.pop_back();
+    if (seen[static_cast<size_t>(now)]) continue;
+    seen[static_cast<size_t>(now)] = true;
+    const Node* node = graph.producer(now);
+    if (node == nullptr || (node->again && !again)) continue;
+    const TensorType& type = graph.type(now);
+    const bool large = type.numel(graph.ctx()) == whole && ends_alike(type.sizes);
+    if (is_batched_product(*node) && large) {
+      walk.products.push_back(node);
+      depends[static_cast<size_t>(now)] = true;
+    } else if (takes(*node, large)) {
+      for_each_operand(*node, [&](ValueId operand) { open.push_back(operand); });
+    } else {
+      continue;
+    }
+    walk.inside.push_back(now);
+  }
+  std::sort(walk.inside.begin(), walk.inside.end());
+  for (const ValueId each : walk.inside) {
+    bool own = depends[static_cast<size_t>(each)];
+    if (!own) {
+      for_each_operand(*graph.producer(each),
+                       [&](ValueId operand) { own = own || depends[static_cast<size_t>(operand)]; });
+    }
+    depends[static_cast<size_t>(each)] = own;
+    if (own) walk.dependent.push_back(each);
+  }
+  return walk;
 }
 
 bool fits_attention(Expr width) {
@@ -124,65 +155,36 @@ const Node* AttentionFinder::last_copy(const Node& second, const std::vector<Exp
 /// read there alone.
 bool AttentionFinder::follow(FoundAttention& found) const {
   const std::vector<Expr>& sizes = g_.type(found.scores).sizes;
-  const Expr whole = whole_of(g_.ctx(), sizes);
-  std::vector<ValueId> open{found.scores};
-  std::vector<bool> seen(g_.num_values(), false);
-  std::vector<ValueId> inside;
-  while (!open.empty()) {
-    const ValueId now = open.back();
-    open.pop_back();
-    if (seen[static_cast<size_t>(now)]) continue;
-    seen[static_cast<size_t>(now)] = true;
-    const Node* node = g_.producer(now);
-    if (node == nullptr || node->again) continue;
-    if (is_batched_product(*node) && g_.type(now).numel(g_.ctx()) == whole && ends_in(g_, now, sizes)) {
-      if (found.first != nullptr && found.first != node) return false;
-      found.first = node;
-      inside.push_back(now);
-      continue;
-    }
-    const bool element = node->op->kind == OpKind::kPointwise && node->outputs.size() == 1;
-    const bool view = keeps_elements(*node) && ends_in(g_, now, sizes);
-    if ((element && g_.type(now).sizes == sizes) || (view && g_.type(now).numel(g_.ctx()) == whole)) {
-      inside.push_back(now);
-      for_each_operand(*node, [&](ValueId operand) { open.push_back(operand); });
-    }
-  }
-  return found.first != nullptr && stays_inside(found, inside);
+  ElementWalk walk = walk_to_products(g_, found.scores, false, [&](const Node& node, bool large) {
+    const bool element = node.op->kind == OpKind::kPointwise && node.outputs.size() == 1;
+    return (element && g_.type(node.outputs[0]).sizes == sizes) || (keeps_elements(node) && large);
+  });
+  if (walk.products.size() != 1) return false;
+  found.first = walk.products[0];
+  if (!stays_inside(found, walk)) return false;
+  found.inside = std::move(walk.dependent);
+  return true;
 }
 
 /// Whether what depends on the product is read by nothing but what scores are computed from, and has their sizes or, right behind the
 /// product, the product's.
-bool AttentionFinder::stays_inside(FoundAttention& found, const std::vector<ValueId>& inside) const {
+bool AttentionFinder::stays_inside(const FoundAttention& found, const ElementWalk& walk) const {
   std::vector<int> reads(g_.num_values(), 0);
-  std::vector<bool> depends(g_.num_values(), false);
-  std::vector<ValueId> order = inside;
-  std::sort(order.begin(), order.end());
-  for (const ValueId each : order) {
+  for (const ValueId each : walk.inside) {
     const Node& node = *g_.producer(each);
-    bool own = &node == found.first;
-    if (!own) {
-      for_each_operand(node, [&](ValueId operand) {
-        own = own || depends[static_cast<size_t>(operand)];
-        ++reads[static_cast<size_t>(operand)];
-      });
-    }
-    depends[static_cast<size_t>(each)] = own;
+    if (&node != found.first) for_each_operand(node, [&](ValueId operand) { ++reads[static_cast<size_t>(operand)]; });
   }
   ++reads[static_cast<size_t>(found.scores)];
   const std::vector<Expr>& sizes = g_.type(found.scores).sizes;
-  for (const ValueId each : order) {
-    if (!depends[static_cast<size_t>(each)]) continue;
-    if (reads[static_cast<size_t>(each)] != uses_[static_cast<size_t>(each)]) return false;
+  return std::all_of(walk.dependent.begin(), walk.dependent.end(), [&](ValueId each) {
     const Node& node = *g_.producer(each);
+    const DType dtype = g_.type(each).dtype;
     const bool at_product =
         &node == found.first || (keeps_elements(node) && g_.producer(operand_at(node, 0)->value) == found.first);
-    if (!at_product && g_.type(each).sizes != sizes) return false;
-    if (node.op->kind == OpKind::kPointwise && g_.type(each).dtype != DType::kFloat32 && !is_half(g_.type(each).dtype))
-      return false;
-    found.inside.push_back(each);
-  }
-  return depends[static_cast<size_t>(found.scores)];
+    return reads[static_cast<size_t>(each)] == uses_[static_cast<size_t>(each)] &&
+           (at_product || g_.type(each).sizes == sizes) &&
+           (node.op->kind != OpKind::kPointwise || dtype == DType::kFloat32 || is_half(dtype));
+  });
 }
 
 bool AttentionFinder::fits(const FoundAttention& found) const {

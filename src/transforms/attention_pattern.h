@@ -1,6 +1,7 @@
 // What products with a softmax between them look like in a graph, for the passes that make kernels of attention of them.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -23,16 +24,24 @@ struct FoundAttention {
 /// A product of batches of matrices, both operands tensors.
 bool is_batched_product(const Node& node);
 bool has_known_sizes(const TensorType& type);
-/// How many elements a tensor of these sizes has.
-Expr whole_of(ExprContext& ctx, const std::vector<Expr>& sizes);
-/// Whether the value's last two sizes are these.
-bool ends_in(const Graph& graph, ValueId v, const std::vector<Expr>& sizes);
 bool is_half(DType dtype);
 const TensorArg* operand_at(const Node& node, size_t place);
 /// Whether a tile's kernel takes heads of this width.
 bool fits_attention(Expr width);
 /// Behind a cast that changes nothing: half types have all their values in float32.
 ValueId before_cast(const Graph& graph, ValueId v);
+
+/// What a value is computed from element by element, up to products of batches of its size.
+struct ElementWalk {
+  std::vector<const Node*> products;
+  std::vector<ValueId>
+      inside;  // the products' results, and what lies between them and the value, in the order of the graph
+  std::vector<ValueId> dependent;  // those of them that are computed from a product, or are one
+};
+/// `takes`: whether the walk goes through a node, of which it is told whether the result has as many elements as the value, its last two
+/// sizes alike. `again`: whether it sees what is computed again.
+ElementWalk walk_to_products(const Graph& graph, ValueId from, bool again,
+                             const std::function<bool(const Node& node, bool large)>& takes);
 
 class AttentionFinder {
  public:
@@ -45,7 +54,7 @@ class AttentionFinder {
   std::optional<FoundAttention> start(const Node& second) const;
   const Node* last_copy(const Node& second, const std::vector<Expr>& scores) const;
   bool follow(FoundAttention& found) const;
-  bool stays_inside(FoundAttention& found, const std::vector<ValueId>& inside) const;
+  bool stays_inside(const FoundAttention& found, const ElementWalk& walk) const;
   bool fits(const FoundAttention& found) const;
 
   const Graph& g_;

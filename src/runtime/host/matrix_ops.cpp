@@ -145,6 +145,13 @@ bool multiplied(const Api& api, const HostTensor& out, const HostTensor* addend,
   return true;
 }
 
+/// Of a product of two matrices into a third one.
+std::string product_objection(std::span<const HostKind> args, size_t results) {
+  using Kind = HostValue::Kind;
+  static constexpr Kind kWanted[] = {Kind::kTensor, Kind::kTensor, Kind::kTensor};
+  return results > 0 ? "it returns nothing" : kinds_objection(args, kWanted);
+}
+
 /// mm.out and bmm.out: (a, b, *, out).
 class ProductOut final : public HostOp {
  public:
@@ -161,9 +168,7 @@ class ProductOut final : public HostOp {
     return {};
   }
   std::string objection(std::span<const HostKind> args, size_t results) const override {
-    using Kind = HostValue::Kind;
-    static constexpr Kind kWanted[] = {Kind::kTensor, Kind::kTensor, Kind::kTensor};
-    return results > 0 ? "it returns nothing" : kinds_objection(args, kWanted);
+    return product_objection(args, results);
   }
 
  private:
@@ -231,9 +236,7 @@ class WideProductOut final : public HostOp {
     return {};
   }
   std::string objection(std::span<const HostKind> args, size_t results) const override {
-    using Kind = HostValue::Kind;
-    static constexpr Kind kWanted[] = {Kind::kTensor, Kind::kTensor, Kind::kTensor};
-    return results > 0 ? "it returns nothing" : kinds_objection(args, kWanted);
+    return product_objection(args, results);
   }
 
  private:
