@@ -10,6 +10,7 @@
 #include "ops/core/family_util.h"
 #include "ops/core/op_def.h"
 #include "ops/linear/product_sum.h"
+#include "ops/reduce/softmax_source.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 
@@ -176,28 +177,20 @@ struct WideProduct {
 
 bool is_narrow(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kBFloat16; }
 
-/// Of a permutation of two dims.
-bool turns_matrix(const Node& node) {
-  const auto* dims = std::get_if<SymInts>(&node.args[1]);
-  return dims != nullptr && dims->values.size() == 2 && !dims->values[0].is_const(0) && !dims->values[0].is_const(-2);
-}
-
 std::optional<Narrow> narrow_operand(const Graph& g, const std::vector<int>& uses, ValueId operand) {
   Narrow found{operand, false};
   bool cast = false;
   while (g.type(found.value).dtype != DType::kInt8) {
     const Node* node = g.producer(found.value);
-    const auto* from = node == nullptr || node->args.empty() ? nullptr : std::get_if<TensorArg>(&node->args[0]);
-    const bool turns = from != nullptr && node->op->name == "permute" && node->op->kind == OpKind::kView;
-    const bool casts =
-        from != nullptr && node->op->name == "cast" && !cast && uses[static_cast<size_t>(found.value)] == 1;
-    if (from == nullptr || (!turns && !casts)) break;
-    const DType dtype = g.type(from->value).dtype;
-    if (casts && dtype != DType::kInt8 && dtype != DType::kBFloat16) break;
-    if (turns && g.type(from->value).dim() != 2) break;
-    if (turns && turns_matrix(*node)) found.turned = !found.turned;
+    if (node == nullptr) break;
+    const bool turns = exchanges(g, *node, -1);
+    const bool casts = is_cast(*node) && !cast && uses[static_cast<size_t>(found.value)] == 1;
+    if (!turns && !casts) break;
+    const ValueId from = std::get<TensorArg>(node->args[0]).value;
+    if (casts && !is_narrow(g.type(from).dtype)) break;
+    found.turned = found.turned != turns;
     cast = cast || casts;
-    found.value = from->value;
+    found.value = from;
   }
   return is_narrow(g.type(found.value).dtype) ? std::optional(found) : std::nullopt;
 }

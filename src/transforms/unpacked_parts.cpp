@@ -137,14 +137,7 @@ Graph join_unpacked_parts(const Graph& g, int64_t most_rows) {
       joining.set(node.outputs[0], with_type(joining, made, g.type(node.outputs[0]), first_new));
     }
   }
-  const Graph whole = joining.finish();
-  // Without the writes, for who counts uses.
-  const std::vector<bool> needed = needed_nodes(whole, [](const Node& node) { return node.op->nondeterministic; });
-  GraphCopy copy(whole);
-  for (size_t i = 0; i < whole.num_nodes(); ++i) {
-    if (needed[i]) copy.copy(whole.node(static_cast<NodeId>(i)));
-  }
-  return copy.finish();
+  return eliminate_dead_code(joining.finish());  // the writes, for who counts uses
 }
 
 }  // namespace tatara

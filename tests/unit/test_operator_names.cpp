@@ -31,8 +31,6 @@ constexpr Allowed kAllowed[] = {
     {"transforms/thin_products.cpp", "*", "matches a pattern: products, and how packed weights become matrices"},
     {"transforms/unpacked_parts.cpp", "slice_scatter copy",
      "matches a pattern: writes that fill a weight part by part"},
-    {"transforms/cpu_products.cpp", "permute cast",
-     "matches a pattern: narrow weights, widened and turned for a product"},
     {"transforms/part_writes.cpp", "*", "matches a pattern: inverses of views of views"},
     {"transforms/loop_stretch.cpp", "slice", "matches a pattern: parts of a tensor, turn by turn"},
     {"transforms/roll_loops.cpp", "stack cat unsqueeze", "matches a pattern: values of all turns in one tensor"},
