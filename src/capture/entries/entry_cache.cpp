@@ -261,11 +261,11 @@ bool Entry::clear_gradients(const std::vector<Ref>& env) const {
 }
 
 Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
-  const auto found = [this] { return tape->decisions() != nullptr ? tape->decisions()->found : size_t{0}; };
-  const size_t before = distrusted(), decisions = found();
+  const auto surprises = [this] { return tape->decisions() != nullptr ? tape->decisions()->surprises : size_t{0}; };
+  const size_t before = distrusted(), decisions = surprises();
   const Ran ran = run_once(env, api);
   // The next call compiles without what broke its word, and ends the graph at the decision that varies.
-  if (distrusted() != before || found() != decisions) ended_ = true;
+  if (distrusted() != before || surprises() != decisions) ended_ = true;
   return ran;
 }
 

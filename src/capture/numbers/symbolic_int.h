@@ -38,11 +38,27 @@ struct SymbolSource {
 struct DataDecisions {
   static constexpr size_t kMost = 3;  ///< each costs a call in eager and a compilation: behind these no more are taken
   static constexpr int kVaries = 2;
-  std::map<std::string, int> otherwise;  ///< by "file:line": how often one has fallen otherwise than in its trace
-  size_t found = 0;                      ///< how often any has
+  struct Place {
+    int otherwise = 0;  ///< how often the decision has fallen otherwise than in a trace that could know better
+    size_t last = 0;    ///< the surprise that this was
+  };
+  std::map<std::string, Place> places;  ///< by "file:line"
+  size_t found = 0;                     ///< how often any has
+  size_t surprises = 0;                 ///< those of older traces, too
   bool varies(const std::string& place) const {
-    const auto seen = otherwise.find(place);
-    return seen != otherwise.end() && seen->second >= kVaries;
+    const auto seen = places.find(place);
+    return seen != places.end() && seen->second.otherwise >= kVaries;
+  }
+  void set_varies(const std::string& place) { places[place].otherwise = kVaries; }
+  /// In a run of a trace that was made after so many surprises. One from before the place's last surprise (of another size) took the
+  /// decision as it fell before that: it says nothing new.
+  void fell_otherwise(const std::string& place, size_t before) {
+    ++surprises;
+    Place& seen = places[place];
+    if (seen.last > before) return;
+    ++seen.otherwise;
+    ++found;
+    seen.last = surprises;
   }
 };
 

@@ -25,6 +25,7 @@ bool is_as_recorded(const TapeNode& node, const std::vector<TapeSlot>& slots, co
 
 void Tape::collect_late_facts(const TraceSymbols& symbols) {
   made_.decisions = symbols.decisions();
+  if (made_.decisions != nullptr) made_.surprises = made_.decisions->surprises;
   if (made_.symbols.empty()) return;
   size_t last = 0;
   for (const MadeSymbol& made : made_.symbols) last = std::max(last, made.node);
@@ -65,8 +66,7 @@ bool Tape::bind_made(size_t node, const std::vector<Ref>& env, std::span<int64_t
     if (fact.node != node || fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
     late_failure = true;
     if (!fact.place.empty() && made_.decisions != nullptr) {
-      ++made_.decisions->otherwise[fact.place];
-      ++made_.decisions->found;
+      made_.decisions->fell_otherwise(fact.place, made_.surprises);
     }
     PyErr_SetString(PyExc_RuntimeError, ("tatara: data decide that " + fact.text + " does not hold").c_str());
     return false;
@@ -87,8 +87,7 @@ bool falls_as_recorded(const Tape& tape, size_t node, const std::vector<Ref>& en
   if (same) return true;
   late_failure = true;
   if (tape.made_.decisions != nullptr) {
-    ++tape.made_.decisions->otherwise[call->decides];
-    ++tape.made_.decisions->found;
+    tape.made_.decisions->fell_otherwise(call->decides, tape.made_.surprises);
   }
   PyErr_Format(PyExc_RuntimeError, "tatara: data decide the result of %s otherwise", tape.nodes_[node].name.c_str());
   return false;

@@ -353,7 +353,8 @@ class Tape {
     std::vector<MadeSymbol> symbols;
     std::vector<LateFact> facts;
     std::shared_ptr<DataDecisions> decisions;
-    bool drawn = false;  // random numbers are, before the last symbol is there
+    size_t surprises = 0;  // that these had seen when the tape was made
+    bool drawn = false;    // random numbers are, before the last symbol is there
   };
   Made made_;
   void collect_late_facts(const TraceSymbols& symbols);

@@ -108,7 +108,7 @@ bool NumpyTracing::may_decide(std::string& place) const {
     return call != nullptr && call->decides == place;
   });
   if (before < (own ? kMostInNumpy : 1)) return true;
-  decisions->otherwise[place] = DataDecisions::kVaries;
+  decisions->set_varies(place);
   return false;
 }
 

@@ -53,6 +53,22 @@ def test_a_decision_that_varies_ends_the_graph_from_then_on() -> None:
     assert item.reason == "call of __bool__" and "torch.where" in item.hint
 
 
+def test_a_decision_that_changes_once_surprises_each_size_once() -> None:
+    """Graphs of other sizes, made before it changed, say nothing about what it does since."""
+
+    def program(x: Tensor) -> Tensor:
+        y = x.sin() * 2
+        return (y.cos() + 1) if y.sum() > 0 else (y.exp() + 2)
+
+    compiled = tatara.compile(program, dynamic=False)
+    for value in (0.5, -0.5):
+        for rows in (8, 6, 4, 2) * 3:
+            x = torch.full((rows, 4), value)
+            torch.testing.assert_close(compiled(x), program(x))
+    stats = tatara.stats()
+    assert (stats["breaks"], stats["fallbacks"], stats["graphs"]) == (0, 0, 8)
+
+
 class Observed(torch.nn.Module):
     """Makes its range ready in its first call, as observers of quantization do."""
 
