@@ -397,7 +397,33 @@ struct Attention {
   }
 };
 
-using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose, Sort, Product, Attention>;
+/// A tile of a product whose left matrix is computed, each element where it is multiplied: value(row, result) = the sum over k of
+/// matrix(row, k) * weight(result, k), as float32. The body of `weigh`, a vector loop over what the weight is unpacked from, computes
+/// `weights`, float32, which are rounded to the matrix's half type: word w has one k for each of them, k = w / run * run * parts + part * run + w % run. Then `each`, a
+/// vector loop over results, runs for each row and result, with `value`. Only in kernels for GPUs with tensor cores for half types
+/// (mma), directly in the parallel loops; all threads of a block do it together (WeighedLayout).
+struct WeighedProduct {
+  int matrix = -1;  // a buffer: rows of half types, whose elements lie beside each other
+  int64_t row_stride = 0, offset = 0;
+  Expr first_row, first_result;   // of the tile
+  int64_t rows = 0, extent = 0;   // likewise; it may go past the ends
+  int64_t bands = 1, slices = 1;  // warps beside each other along results, and along what is summed
+  int64_t words = 0, run = 1;     // that a thread has beside each other
+  int64_t steps = 1;              // of so many words that it has at once
+  Expr result, results;           // symbol and range, in `weigh`
+  std::vector<ScalarId> weights;
+  std::unique_ptr<For> weigh;
+  Expr row, count;  // symbol and range of rows, in `each`
+  ScalarId value = kNoScalar;
+  std::unique_ptr<For> each;
+
+  static constexpr int64_t kLanes = 4;      // threads of a warp that share a result
+  static constexpr int64_t kBand = 16;      // results that a warp's multiplication has
+  static constexpr int64_t kMostRows = 64;  // of a tile
+  int64_t parts() const { return static_cast<int64_t>(weights.size()); }
+};
+
+using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose, Sort, Product, Attention, WeighedProduct>;
 
 struct Block {
   std::vector<Stmt> stmts;

@@ -288,6 +288,21 @@ class Printer {
     out_ += "} hidden " + value(a.hidden);
     for (const Attention::Sum& sum : a.sums) out_ += " share " + value(sum.share);
   }
+  void statement(const WeighedProduct& w, int depth) {
+    out_ +=
+        str_cat("weighed ", typed(w.value), " rows ", w.rows, " from ", w.first_row.str(), " of b", w.matrix,
+                " stride ", w.row_stride, " offset ", w.offset, " results ", w.extent, " from ", w.first_result.str(),
+                " warps ", w.bands, " ", w.slices, " words ", w.words, " run ", w.run, " steps ", w.steps, " result ",
+                w.result.str(), " in ", w.results.str(), " row ", w.row.str(), " in ", w.count.str(), " {\n");
+    for (const For* each : {w.weigh.get(), w.each.get()}) {
+      indent(depth + 1);
+      statement(*each, depth + 1);
+      out_ += "\n";
+    }
+    indent(depth);
+    out_ += "} weights";
+    for (const ScalarId weight : w.weights) out_ += " " + value(weight);
+  }
   void statement(const If& branch, int depth) {
     out_ += "if " + value(branch.condition) + " {\n";
     block(*branch.body, depth + 1);
@@ -398,6 +413,8 @@ class Verifier {
         check_product(*product, in_vector);
       } else if (const auto* attention = std::get_if<Attention>(&stmt)) {
         check_attention(*attention, in_vector);
+      } else if (const auto* weighed = std::get_if<WeighedProduct>(&stmt)) {
+        check_weighed(*weighed, in_vector);
       } else {
         loop(std::get<For>(stmt), outermost, in_vector);
       }
@@ -455,6 +472,25 @@ class Verifier {
       define(sum.result);
       loop(*sum.done, false, in_vector);
     }
+  }
+  void check_weighed(const WeighedProduct& w, bool in_vector) {
+    const auto is_plain = [](const For& each) { return each.kind == LoopKind::kVector && each.carried.empty(); };
+    const auto aligned = [](int64_t n) { return n >= 0 && n % Product::Matrices::kAligned == 0; };
+    TATARA_CHECK(!in_vector && is_plain(*w.weigh) && is_plain(*w.each), "no such weighed product in ", kernel_.name);
+    buffer(w.matrix);
+    TATARA_CHECK(aligned(w.row_stride) && aligned(w.offset), "rows of a weighed product in ", kernel_.name);
+    const int64_t band = WeighedProduct::kBand * w.bands, step = w.words * w.parts();
+    TATARA_CHECK(w.bands > 0 && w.slices > 0 && w.extent > 0 && w.extent % band == 0 && w.rows > 0 && w.rows % 8 == 0 &&
+                     w.rows <= WeighedProduct::kMostRows,
+                 "tiles of a weighed product in ", kernel_.name);
+    TATARA_CHECK(w.words > 0 && w.parts() > 0 && w.weigh->extent.is_const() && step % 4 == 0 && w.words % 4 == 0 &&
+                     w.steps > 0 && w.weigh->extent.const_value() % (w.words * w.steps * WeighedProduct::kLanes) == 0 &&
+                     (w.run == 1 || w.run % w.words == 0),
+                 "words of a weighed product in ", kernel_.name);
+    loop(*w.weigh, false, in_vector);
+    for (const ScalarId weight : w.weights) use(weight);
+    define(w.value);
+    loop(*w.each, false, in_vector);
   }
   void check_matrices(const Product::Matrices& m, size_t parts) {
     const auto aligned = [](int64_t n) { return n % Product::Matrices::kAligned == 0; };

@@ -275,6 +275,7 @@ std::vector<ValueId> read_inside(const LoweredNode& node) {
 }
 
 FlatSet<ValueId> operator_reads(State& s, const LoweredNode& node) {
+  if (node.kind == Kind::kWeighed) return weighed_reads(s, node);
   FlatSet<ValueId> reads;
   if (node.kind != Kind::kAttention) {
     for (const ValueId v : node.operands) reads.insert(base_of(s, v));

@@ -199,15 +199,21 @@ void store_members(State& s, NestBuilder& nest, const Group& group) {
 }
 
 bool product_takes(State& s, const Unit& unit, const Member& member, double ops) {
+  const LoweredNode& node = *s.nodes[static_cast<size_t>(unit.node)];
+  if (node.kind == LoweredNode::Kind::kWeighed) return ops <= kProductOps;
   // A kernel of its own for a function takes a tenth of what the few threads that multiply wait for it.
   if (s.values[static_cast<size_t>(member.value)].functions != 0) return false;
-  return ops <= (s.nodes[static_cast<size_t>(unit.node)]->operands.size() > 2 ? kProductOps : kHalfProductOps);
+  return ops <= (node.operands.size() > 2 ? kProductOps : kHalfProductOps);
 }
 
 void emit_product(State& s, int unit) {
   const Unit& u = s.units[static_cast<size_t>(unit)];
   if (u.group.members.empty() && s.graph.node(u.node).outputs.size() == 1) return;
-  if (s.nodes[static_cast<size_t>(u.node)]->kind == LoweredNode::Kind::kAttention) return emit_attention(s, unit);
+  switch (s.nodes[static_cast<size_t>(u.node)]->kind) {
+    case LoweredNode::Kind::kAttention: return emit_attention(s, unit);
+    case LoweredNode::Kind::kWeighed: return emit_weighed(s, unit);
+    default: break;
+  }
   ProductEmitter(s, unit).run();
 }
 

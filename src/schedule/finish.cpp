@@ -109,6 +109,17 @@ class Detacher {
           use(each->extent);
           visit(*each->body, use, define);
         }
+      } else if (auto* weighed = std::get_if<loops::WeighedProduct>(&stmt)) {
+        for (Expr* e : {&weighed->first_row, &weighed->first_result}) use(*e);
+        define(weighed->result, weighed->results);
+        use(weighed->results);
+        define(weighed->row, weighed->count);
+        use(weighed->count);
+        for (loops::For* each : {weighed->weigh.get(), weighed->each.get()}) {
+          define(each->var, each->extent);
+          use(each->extent);
+          visit(*each->body, use, define);
+        }
       } else if (auto* loop = std::get_if<loops::For>(&stmt)) {
         define(loop->var, loop->extent);
         use(loop->extent);

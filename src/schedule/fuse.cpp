@@ -204,6 +204,7 @@ class Former {
         case Kind::kScatter: add_single(Unit::Kind::kScatter, static_cast<NodeId>(i)); break;
         case Kind::kSort: add_operator(Unit::Kind::kSort, static_cast<NodeId>(i)); break;
         case Kind::kAttention:
+        case Kind::kWeighed:
         case Kind::kProduct: add_product(static_cast<NodeId>(i)); break;
         case Kind::kScores: break;  // part of an attention
         case Kind::kHost: add_operator(Unit::Kind::kHost, static_cast<NodeId>(i)); break;

@@ -8,6 +8,7 @@
 #include "loops/attention_layout.h"
 #include "loops/find.h"
 #include "loops/product_layout.h"
+#include "loops/weighed_layout.h"
 #include "schedule/internal.h"
 #include "support/error.h"
 #include "symbolic/multiples.h"
@@ -350,6 +351,13 @@ GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) 
   if (const auto* product = find_statement<Product>(kernel.body)) return tile_mapping(ProductLayout::of(*product));
   if (const auto* attention = find_statement<Attention>(kernel.body))
     return tile_mapping(AttentionLayout::of(*attention));
+  if (const auto* weighed = find_statement<WeighedProduct>(kernel.body)) {
+    const WeighedLayout layout = WeighedLayout::of(*weighed);
+    GpuMapping mapping;
+    mapping.threads = mapping.row = static_cast<int>(layout.threads());
+    mapping.shared = layout.shared_bytes();
+    return mapping;
+  }
   if (const auto* sort = find_statement<Sort>(kernel.body)) {
     return sort_mapping(*sort, kernel.buffers[static_cast<size_t>(sort->from.buffer)].dtype, gpu, rows);
   }

@@ -40,6 +40,7 @@ class alignas(64) LoweredNode final : public LowerContext {
     kProduct,
     kScores,
     kAttention,
+    kWeighed,
     kHost
   };
 
@@ -84,9 +85,10 @@ class alignas(64) LoweredNode final : public LowerContext {
   void product() override { kind = Kind::kProduct; }
   void attention_scores() override { kind = Kind::kScores; }
   void attention() override { kind = Kind::kAttention; }
+  void weighed_product() override { kind = Kind::kWeighed; }
 
   /// Whether a kernel of its own has the result's elements in registers, for what is done with each.
-  bool gives_tiles() const { return kind == Kind::kProduct || kind == Kind::kAttention; }
+  bool gives_tiles() const { return kind == Kind::kProduct || kind == Kind::kAttention || kind == Kind::kWeighed; }
 
   Kind kind = Kind::kHost;
   bool reverse = false;
@@ -357,6 +359,13 @@ FlatSet<ValueId> operator_reads(State& s, const LoweredNode& node);
 /// Operands of an attention that are computed from its scores.
 std::vector<ValueId> read_inside(const LoweredNode& node);
 void emit_attention(State& s, int unit);
+
+// ---- emit_weighed.cpp ----
+/// The rows of a matrix as they lie in memory, known in all but their number; nullopt: threads can't read 16 bytes at once.
+std::optional<ViewOf> rows_in_memory(State& s, ValueId v);
+/// What a product with a computed weight reads from memory.
+FlatSet<ValueId> weighed_reads(State& s, const LoweredNode& node);
+void emit_weighed(State& s, int unit);
 
 // ---- host_calls.cpp ----
 void emit_host_call(State& s, int unit);

@@ -128,6 +128,12 @@ class KeyWriter {
     all(form, scores, sums, first, extent, block, row, rows, hidden, each, table, table_index, table_block, norms,
         norm_index);
   }
+  void put(const loops::WeighedProduct& product) {
+    const auto& [matrix, row_stride, offset, first_row, first_result, rows, extent, bands, slices, words, run, steps,
+                 result, results, weights, weigh, row, count, value, each] = product;
+    all(matrix, row_stride, offset, first_row, first_result, rows, extent, bands, slices, words, run, steps, result,
+        results, weights, weigh, row, count, value, each);
+  }
   void put(const loops::BufferArg& arg) {
     const auto& [name, dtype, kind, numel] = arg;
     all(name, dtype, kind, numel);

@@ -133,6 +133,24 @@ void NestBuilder::end_results(const loops::Attention& attention, loops::Attentio
 
 void NestBuilder::close_attention(loops::Attention attention) { put(depth(), std::move(attention)); }
 
+void NestBuilder::begin_weights(const loops::WeighedProduct& product, Expr word, Expr words) {
+  open_loop(word, words, loops::LoopKind::kVector);
+  symbol_depth_[product.result] = depth();
+}
+
+void NestBuilder::end_weights(loops::WeighedProduct& product) { product.weigh = take_loop(product.result); }
+
+void NestBuilder::begin_elements(loops::WeighedProduct& product, Expr result, Expr results) {
+  open_loop(result, results, loops::LoopKind::kVector);
+  symbol_depth_[product.row] = depth();
+  product.value = new_scalar(DType::kFloat32);
+}
+
+void NestBuilder::close_weighed(loops::WeighedProduct product) {
+  product.each = take_loop(product.row);
+  put(depth(), std::move(product));
+}
+
 std::vector<ScalarId> NestBuilder::carried_args() const {
   std::vector<ScalarId> args;
   for (const loops::Carried& c : scopes_.back().loop.carried) args.push_back(c.arg);

@@ -59,6 +59,11 @@ class NestBuilder {
   void begin_results(const loops::Attention& attention, loops::Attention::Sum& sum, Expr element, Expr elements);
   void end_results(const loops::Attention& attention, loops::Attention::Sum& sum);
   void close_attention(loops::Attention attention);
+  /// The loop over words, in which weights are computed; the one over results, in which elements are stored; the end.
+  void begin_weights(const loops::WeighedProduct& product, Expr word, Expr words);
+  void end_weights(loops::WeighedProduct& product);
+  void begin_elements(loops::WeighedProduct& product, Expr result, Expr results);
+  void close_weighed(loops::WeighedProduct product);
   /// The carried values inside the innermost loop.
   std::vector<ScalarId> carried_args() const;
   /// A block of its own that shares nothing with the scopes around it.

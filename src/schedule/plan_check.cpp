@@ -324,6 +324,8 @@ class Verifier {
         count += look_ups(*attention->each->body);
         for (const loops::Attention::Sum& sum : attention->sums) count += look_ups(*sum.done->body);
       }
+      if (const auto* weighed = std::get_if<loops::WeighedProduct>(&stmt))
+        count += look_ups(*weighed->weigh->body) + look_ups(*weighed->each->body);
       if (const auto* loop = std::get_if<loops::For>(&stmt)) {
         count += look_ups(*loop->body) + (loop->combine_fn ? look_ups(*loop->combine_fn->body) : 0);
       }

@@ -139,6 +139,7 @@ Wanted parts_wanted(State& s) {
     const bool reads_memory =
         node != nullptr && (node->kind == Kind::kHost || node->kind == Kind::kSort || node->kind == Kind::kProduct ||
                             node->kind == Kind::kScores || node->kind == Kind::kAttention);
+    if (node != nullptr && node->kind == Kind::kWeighed) note_part(s, node->operands[0], all);
     if (!reads_memory) continue;
     for (const ValueId v : node->operands) note_part(s, v, all);
   }
@@ -428,11 +429,13 @@ void lower_nodes(State& s) {
     const bool is_view = lowered.kind == LoweredNode::Kind::kView;
     const int times = is_view ? s.uses_beyond_views[static_cast<size_t>(node.outputs[0])] : 1;
     // Parts of one matrix, of which each element is read once.
-    const bool parts = lowered.kind == LoweredNode::Kind::kReduction && lowered.reduction_def().few.has_value();
-    bool again = false;
+    const bool weighed = lowered.kind == LoweredNode::Kind::kWeighed;
+    const bool parts =
+        weighed || (lowered.kind == LoweredNode::Kind::kReduction && lowered.reduction_def().few.has_value());
+    size_t first = weighed ? 2 : 1;  // operands that are no further parts
     for (const ValueId v : lowered.operands) {
-      use(v, again ? 0 : times);
-      again = parts;
+      use(v, parts && first == 0 ? 0 : times);
+      if (first > 0) --first;
     }
     note_near(s, lowered);
   }
@@ -477,6 +480,11 @@ void choose_roots(State& s) {
           realise(s, v, wanted);
           if (node->operands.size() == 2 && !product_matrices(s, v)) make_root(s, v, true);
         }
+        make_root(s, node->node().outputs[0], false);
+        break;
+      case Kind::kWeighed:
+        realise(s, node->operands[0], wanted);
+        if (!rows_in_memory(s, node->operands[0])) make_root(s, node->operands[0], true);
         make_root(s, node->node().outputs[0], false);
         break;
       case Kind::kScores:

@@ -29,6 +29,10 @@ constexpr int64_t kLeastApart = 4;        // rows that matter so much, where the
 constexpr int64_t kSetBytes = 1024;       // of this distance, or multiples of it,
 constexpr int64_t kApart = 64;            // and are moved apart by so many bytes
 constexpr int kMostNodes = 64;            // that compute the matrix
+constexpr int64_t kMostWeighed = 64;      // rows, for which tensor cores multiply weights as they are computed, and
+constexpr int64_t kMostUnpacked = 128;    // where weights are unpacked, which a kernel of its own takes longer for
+constexpr int64_t kAlignedHalves = 8;     // with which rows of half types begin, for loads of 16 bytes
+constexpr int64_t kLeastWords = 4;        // that a thread of these computes at once, and four threads beside each other
 
 int64_t known(Expr e) { return e.is_const() ? e.const_value() : 0; }
 
@@ -130,6 +134,7 @@ struct Thin {
   ProductArgs form;
   bool weight_left = false;  // [outer, inner] x [inner, rows]
   bool across = false;       // neighbours in the weight are of other results, not summed: lanes lie along results
+  bool weighed = false;      // by tensor cores
   Expr rows = {};
   int64_t outer = 1, inner = 1;
   Packing packing = {};
@@ -155,14 +160,17 @@ bool in_blocks(int64_t rows, const TensorType& type) {
 }
 
 /// A number of rows that varies is decided by what was first seen: many rows are many in later calls of this plan, and of few rows
-/// each number has a plan of its own.
-bool are_few(ExprContext& ctx, Expr rows) {
+/// each number has a plan of its own. Up to `most` any number may come in a plan for several.
+bool are_few(ExprContext& ctx, Expr rows, int64_t most) {
   if (rows.is_const()) return true;
   const std::optional<int64_t> seen = ctx.evaluate_hint(rows);
   if (!seen || *seen < 1) return false;
   if (*seen > kMostRows) {
     static_cast<void>(ctx.guard(ctx.lt(ctx.constant(kMostRows), rows)));
-    return false;
+    if (most <= kMostRows) return false;
+    const bool some = *seen <= most;
+    static_cast<void>(ctx.guard(some ? ctx.le(rows, ctx.constant(most)) : ctx.lt(ctx.constant(most), rows)));
+    return some;
   }
   static_cast<void>(ctx.specialize(rows));
   return true;
@@ -177,6 +185,16 @@ bool beats_host(const Thin& thin, const TensorType& weight) {
   if (rows > kMostRows) return false;
   if (weight.dtype == DType::kFloat32 || weight.dtype == DType::kFloat16) return rows >= 2;
   return weight.dtype == DType::kBFloat16 && rows <= kMostHalfRows;
+}
+
+/// Whether tensor cores may multiply the weight as it is computed: what a thread has of a part are neighbours.
+bool can_weigh(const TensorType& a, const TensorType& b, const Thin& thin, const PassOptions& options) {
+  if (options.product_processors == 0 || a.device.kind != DeviceKind::kCuda || thin.weight_left || thin.form.vector)
+    return false;
+  const Packing& p = thin.packing;
+  const int64_t parts = p.parts, words = thin.inner / parts;
+  return is_low_precision(a.dtype) && a.dtype == b.dtype && words % (4 * kLeastWords) == 0 &&
+         (parts == 1 || p.run == 1 || p.run % kLeastWords == 0);
 }
 
 std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, const Node& node,
@@ -200,17 +218,20 @@ std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, c
   thin.across = !along(thin.weight_left ? a : b, thin.weight_left ? 1 : 0);
   if (thin.across && (form->vector || thin.weight_left || a.device.kind == DeviceKind::kCuda || !along(b, 1)))
     return std::nullopt;
-  if (thin.rows.is_const() &&
-      !(thin.across ? is_block(thin.rows.const_value(), a) : in_blocks(thin.rows.const_value(), a)))
-    return std::nullopt;
   const Chain chain(g, uses, thin.weight_left ? left->value : right->value);
-  const bool blocks = thin.rows.is_const() && thin.rows.const_value() > kMostRows;
+  if (!thin.across) thin.packing = chain.packing(thin.inner);
+  thin.weighed = can_weigh(a, b, thin, options);
+  const int64_t most = !thin.weighed ? kMostRows : thin.packing.parts > 1 ? kMostUnpacked : kMostWeighed;
+  const bool known_rows = thin.rows.is_const();
+  const int64_t count = known_rows ? thin.rows.const_value() : 0;
+  if (known_rows && !(count > 0 && count <= most) && !(thin.across ? is_block(count, a) : in_blocks(count, a)))
+    return std::nullopt;
+  const bool blocks = thin.weighed || (known_rows && count > kMostRows);
   const double matrix = static_cast<double>(thin.outer * thin.inner) * dtype_size(a.dtype);
   // Blocks read again what computes the matrix: that has to be much less, as of a quantised weight.
   const bool computed = chain.computed() && (!blocks || chain.wide_bytes() <= kMuchLess * matrix);
   if (!computed && (thin.across || !(options.thin_weights && beats_host(thin, b)))) return std::nullopt;
-  if (!are_few(g.ctx(), thin.rows)) return std::nullopt;
-  if (!thin.across) thin.packing = chain.packing(thin.inner);
+  if (!are_few(g.ctx(), thin.rows, most)) return std::nullopt;
   return thin;
 }
 
@@ -228,6 +249,7 @@ class Writer {
         widened(std::get<TensorArg>(node_.args[thin_.form.left + (thin_.weight_left ? 0 : 1)]).value, wide);
     ValueId rows = std::get<TensorArg>(args[thin_.form.left + (thin_.weight_left ? 1 : 0)]).value;
     if (thin_.across) return across(args, rows, weight, type);
+    if (thin_.weighed) return weighed(args, rows, weight, type);
     if (thin_.form.vector) rows = b_.unsqueeze(rows, 1);
     (thin_.weight_left ? rows : weight) = b_.permute(thin_.weight_left ? rows : weight, {1, 0});
     TensorList row_parts = parts_of(b_.cast(rows, wide), thin_.rows, thin_.weight_left ? 0 : 1, true);
@@ -251,6 +273,30 @@ class Writer {
     weight = b_.expand(b_.unsqueeze(b_.permute(weight, {1, 0}), 0), sizes);
     ValueId result = b_.op("cpu_product", {TensorArg{rows}, TensorArg{weight}, Scalar(true), Scalar(true)});
     if (thin_.form.added) result = with_sum(args, result, wide);
+    return b_.cast(result, type.dtype);
+  }
+
+  ValueId weighed(const std::vector<Arg>& args, ValueId rows, ValueId weight, const TensorType& type) {
+    const auto [parts, run] = std::pair{thin_.packing.parts, thin_.packing.run};
+    weight = b_.permute(weight, {1, 0});
+    TensorList list;
+    if (parts == 1) {
+      list.values.push_back(weight);
+    } else {
+      const int64_t periods = thin_.inner / (parts * run);
+      weight = b_.reshape(weight, {number(thin_.outer), number(periods), number(parts), number(run)});
+      for (int64_t i = 0; i < parts; ++i) {
+        const ValueId part = b_.squeeze(b_.slice(weight, 2, number(i), number(i + 1), number(1)), 2);
+        list.values.push_back(run == 1 ? b_.squeeze(part, 2) : part);
+      }
+    }
+    // Threads read 16 bytes at once.
+    const std::vector<Expr>& strides = b_.type(rows).strides;
+    const bool beside =
+        strides[1].is_const(1) && strides[0].is_const() && strides[0].const_value() % kAlignedHalves == 0;
+    if (!beside) rows = ops::contiguous_copy(b_, rows);
+    ValueId result = b_.op("weighed_product", {TensorArg{rows}, list, Scalar(parts == 1 ? int64_t{1} : run)});
+    if (thin_.form.added) result = with_sum(args, result, compute_dtype(type.dtype));
     return b_.cast(result, type.dtype);
   }
 

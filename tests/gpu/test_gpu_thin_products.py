@@ -48,7 +48,8 @@ def test_errors_are_at_most_eagers(
     compiled(x, weight, scale)
     with tatara.kernel_history() as history:
         ours = compiled(x, weight, scale)
-    assert sum("thin_product" in event.name for event in history.launches) == 1
+    name = "thin_product" if dtype is torch.float32 else "weighed_product"  # where there are tensor cores
+    assert sum(name in event.name or "thin_product" in event.name for event in history.launches) == 1
     assert len(history.launches) <= (3 if function is nf4 else 2)  # a copy of the activations, and NF4's table
     eager, exact = function(x, weight, scale), function(x.double(), weight, scale.double())
     assert (ours.dtype, ours.shape, ours.stride()) == (eager.dtype, eager.shape, eager.stride())

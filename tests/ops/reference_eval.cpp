@@ -327,6 +327,7 @@ class EagerLowering final : public LowerContext {
   void product() override { throw InternalError("a product that passes for GPUs make"); }
   void attention_scores() override { product(); }
   void attention() override { product(); }
+  void weighed_product() override { product(); }
   void sort(SortDef) override { throw Unsupported("sorting, in the reference"); }
   void scatter(ScatterDef def) override {
     Data& out = results_.at(0);

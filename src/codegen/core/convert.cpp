@@ -5,6 +5,7 @@
 
 #include "codegen/core/values.h"
 #include "codegen/text/small_float.h"
+#include "support/str_cat.h"
 
 namespace tatara::codegen {
 
@@ -41,6 +42,25 @@ std::string word(uint32_t value, bool vec) {
   return vec ? "splat (i32 " + text + ")" : text;
 }
 
+/// Pairs of 8-bit floats by instructions of GPUs (compute capability 8.9), through float16, which has all of them.
+Reg widen_pairs(IrWriter& ir, DType from, const std::string& bytes) {
+  const int lanes = ir.lanes();
+  const std::string pairs = vector_of(lanes / 2, "i16"), halves = ir.vec_type("half");
+  const std::string all = ir.assign("bitcast " + ir.vec_type("i8") + " " + bytes + " to " + pairs);
+  const std::string name = str_cat("@llvm.nvvm.", from == DType::kFloat8E4M3FN ? "e4m3x2" : "e5m2x2", ".to.f16x2.rn");
+  ir.declare("declare <2 x half> " + name + "(i16)");
+  std::string result = "poison";
+  for (int i = 0; i < lanes / 2; ++i) {
+    const std::string pair = ir.assign(str_cat("extractelement ", pairs, " ", all, ", i32 ", i));
+    const std::string two = ir.call(name, "<2 x half>", "i16 " + pair);
+    for (int k = 0; k < 2; ++k) {
+      const std::string one = ir.assign(str_cat("extractelement <2 x half> ", two, ", i32 ", k));
+      result = ir.assign(str_cat("insertelement ", halves, " ", result, ", half ", one, ", i32 ", 2 * i + k));
+    }
+  }
+  return {ir.assign("fpext " + halves + " " + result + " to " + ir.vec_type("float")), true};
+}
+
 /// From a narrow format to float32: shifts the bits into place, then corrects the exponent by a multiplication, which also
 /// handles subnormals.
 Reg widen_small(IrWriter& ir, DType from, const Reg& x) {
@@ -52,6 +72,8 @@ Reg widen_small(IrWriter& ir, DType from, const Reg& x) {
   const auto to_float = [&](const std::string& bits) {
     return ir.assign("bitcast " + i32 + " " + bits + " to " + ir.type_of("float", vec));
   };
+  if (vec && ir.permutes_bytes() && ir.rounds_to_bfloat() && ir.lanes() % 2 == 0 && dtype_size(from) == 1)
+    return widen_pairs(ir, from, x.text);
   if (from == DType::kBFloat16) return {to_float(ir.binary("shl", i32, wide, c(16))), vec};
   const int width = f.exponent + f.mantissa;
   const std::string magnitude = ir.binary("and", i32, wide, c((1U << width) - 1));
@@ -130,6 +152,28 @@ Reg narrow_small(IrWriter& ir, DType to, const Reg& x) {
   return {ir.assign("trunc " + i32 + " " + result + " to " + ir.type_of(llvm_type(to), vec)), vec};
 }
 
+/// Bytes that are integers, as float32: each becomes the last byte of 2^23, of which the difference is exact. The instruction for conversions
+/// takes several times as long as all of this.
+Reg bytes_to_float(IrWriter& ir, bool sign, const std::string& bytes) {
+  const int lanes = ir.lanes();
+  const std::string words = vector_of(lanes / 4, "i32");
+  std::string all = ir.assign("bitcast " + ir.vec_type("i8") + " " + bytes + " to " + words);
+  if (sign) all = ir.binary("xor", words, all, "splat (i32 " + std::to_string(static_cast<int32_t>(0x80808080U)) + ")");
+  ir.declare("declare i32 @llvm.nvvm.prmt(i32, i32, i32)");
+  constexpr int32_t kTwo23 = 0x4B000000;
+  std::string result = "poison";
+  for (int i = 0; i < lanes; ++i) {
+    const std::string word = ir.assign(str_cat("extractelement ", words, " ", all, ", i32 ", i / 4));
+    const int32_t selected = 0x7540 + i % 4;
+    const std::string bits =
+        ir.call("@llvm.nvvm.prmt", "i32", str_cat("i32 ", word, ", i32 ", kTwo23, ", i32 ", selected));
+    const std::string one = ir.assign("bitcast i32 " + bits + " to float");
+    result = ir.assign(str_cat("insertelement ", ir.vec_type("float"), " ", result, ", float ", one, ", i32 ", i));
+  }
+  const double zero = sign ? 8388608.0 + 128 : 8388608.0;
+  return {ir.binary("fsub", ir.vec_type("float"), result, number(zero, DType::kFloat32, true)), true};
+}
+
 Reg complex_cast(IrWriter& ir, DType from, DType to, const Reg& x) {
   const DType a = real_dtype(from);
   if (!is_complex(to)) {
@@ -181,6 +225,10 @@ Reg cast(IrWriter& ir, DType from, DType to, const Reg& x) {
   if (is_llvm_float(to)) {
     const bool sign = is_signed_integer(from);
     if (to == DType::kFloat16) return through(DType::kFloat32);
+    if (to == DType::kFloat32 && vec && ir.permutes_bytes() && from != DType::kBool && dtype_size(from) == 1 &&
+        ir.lanes() % 4 == 0) {
+      return bytes_to_float(ir, sign, x.text);
+    }
     return {convert(sign ? "sitofp" : "uitofp", x.text, from, to), vec};
   }
   const int a = from == DType::kBool ? 0 : dtype_size(from);

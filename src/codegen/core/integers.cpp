@@ -1,6 +1,7 @@
 // Integer division, remainders and shifts with the rounding of eager.
 #include "codegen/core/values.h"
 #include "support/error.h"
+#include "support/str_cat.h"
 
 namespace tatara::codegen {
 
@@ -46,6 +47,22 @@ Reg shift(IrWriter& ir, Op op, DType dtype, const Reg& a, const Reg& b, bool vec
   const std::string shifted = ir.binary(op == Op::kShl ? "shl" : sign ? "ashr" : "lshr", type, a.text, by);
   if (op == Op::kShr && sign) return {shifted, vec};
   return {ir.select(inside, type, shifted, number(0, dtype, vec), vec), vec};
+}
+
+/// Unsigned bytes, all to the right by as much, as words of four.
+Reg shift_bytes(IrWriter& ir, const std::string& bytes, const std::string& by) {
+  const std::string words = vector_of(ir.lanes() / 4, "i32");
+  ir.declare("declare i32 @llvm.umin.i32(i32, i32)");
+  const std::string amount =
+      ir.call("@llvm.umin.i32", "i32", "i32 " + ir.assign("zext i8 " + by + " to i32") + ", i32 8");
+  const std::string mask = ir.binary("mul", "i32", ir.binary("lshr", "i32", "255", amount), "16843009");
+  const auto all = [&](const std::string& one) {
+    const std::string first = ir.assign("insertelement " + words + " poison, i32 " + one + ", i64 0");
+    return ir.assign(str_cat("shufflevector ", words, " ", first, ", ", words, " poison, ", words, " zeroinitializer"));
+  };
+  const std::string given = ir.assign("bitcast " + ir.vec_type("i8") + " " + bytes + " to " + words);
+  const std::string moved = ir.binary("and", words, ir.binary("lshr", words, given, all(amount)), all(mask));
+  return {ir.assign("bitcast " + words + " " + moved + " to " + ir.vec_type("i8")), true};
 }
 
 }  // namespace tatara::codegen

@@ -57,6 +57,7 @@ class KernelEmitter {
   virtual void sort(const loops::Sort& sort) = 0;
   virtual void product(const loops::Product& product) = 0;
   virtual void attention(const loops::Attention& attention) = 0;
+  virtual void weighed_product(const loops::WeighedProduct& product) = 0;
   /// The condition (i1) under which a scalar store happens; "" for always.
   virtual std::string store_condition(const loops::Store& store);
   /// The same for vector stores; their lane masks come on top.
@@ -113,6 +114,7 @@ class KernelEmitter {
   void statement(const loops::Sort& rows) { sort(rows); }
   void statement(const loops::Product& tile) { product(tile); }
   void statement(const loops::Attention& tile) { attention(tile); }
+  void statement(const loops::WeighedProduct& tile) { weighed_product(tile); }
   Reg load_single(const loops::Load& load);
   Reg load_passed(const loops::Load& load);
   void store_single(const loops::Store& store);

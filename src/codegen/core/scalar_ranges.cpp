@@ -26,6 +26,9 @@ class RangeFinder {
       } else if (const auto* attention = std::get_if<Attention>(&stmt)) {
         this->block(*attention->each->body);
         for (const Attention::Sum& sum : attention->sums) this->block(*sum.done->body);
+      } else if (const auto* weighed = std::get_if<WeighedProduct>(&stmt)) {
+        this->block(*weighed->weigh->body);
+        this->block(*weighed->each->body);
       }
     }
   }

@@ -195,7 +195,12 @@ Reg Scalars::real(const Operation& o) {
     case Op::kOr: return binary(o, "or", "or");
     case Op::kXor: return binary(o, "xor", "xor");
     case Op::kShl:
-    case Op::kShr: return shift(ir_, o.scalar.op, o.dtype, {o.x[0], o.vec}, {o.x[1], o.vec}, o.vec);
+    case Op::kShr:
+      if (o.vec && ir_.permutes_bytes() && o.dtype == DType::kUInt8 && ir_.lanes() % 4 == 0) {
+        const Reg& by = scope_.reg(o.scalar.operands[1]);
+        if (!by.vec) return shift_bytes(ir_, o.x[0], by.text);
+      }
+      return shift(ir_, o.scalar.op, o.dtype, {o.x[0], o.vec}, {o.x[1], o.vec}, o.vec);
     case Op::kNot: return {ir_.binary("xor", o.type, o.x[0], constant_operand(o, truth ? "true" : "-1")), o.vec};
     case Op::kIsNan: return {ir_.assign("fcmp uno " + o.type + " " + o.x[0] + ", " + o.x[0]), o.vec};
     case Op::kIsInf: return is_infinite(o);

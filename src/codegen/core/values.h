@@ -38,6 +38,8 @@ std::string number(double value, DType dtype, bool vec);
 Reg integer_division(IrWriter& ir, loops::ScalarOp op, DType dtype, const Reg& a, const Reg& b, bool vec);
 /// Shifting by the width or more, or by a negative amount, shifts all bits out.
 Reg shift(IrWriter& ir, loops::ScalarOp op, DType dtype, const Reg& a, const Reg& b, bool vec);
+/// A vector of unsigned bytes, all to the right by as much (i8), where IrWriter::permutes_bytes().
+Reg shift_bytes(IrWriter& ir, const std::string& bytes, const std::string& by);
 
 // -- Complex numbers (complex.cpp). `part` is the dtype of the real and imaginary parts. --
 

@@ -80,6 +80,10 @@ void CpuEmitter::attention(const Attention& /*attention*/) {
   throw InternalError("an attention in a kernel for CPUs: " + context_.kernel.name);
 }
 
+void CpuEmitter::weighed_product(const WeighedProduct& /*product*/) {
+  throw InternalError("a product with a computed weight in a kernel for CPUs: " + context_.kernel.name);
+}
+
 void CpuEmitter::leave_after_fault(const std::string& /*next*/) { ir_.line("ret i32 1"); }
 
 std::string CpuEmitter::safe_index(const std::string& /*bad*/, const std::string& index, bool /*vec*/) { return index; }

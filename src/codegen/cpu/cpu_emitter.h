@@ -29,6 +29,7 @@ class CpuEmitter final : public KernelEmitter {
   void sort(const loops::Sort& sort) override;
   void product(const loops::Product& product) override;
   void attention(const loops::Attention& attention) override;
+  void weighed_product(const loops::WeighedProduct& product) override;
   void leave_after_fault(const std::string& next) override;
   std::string safe_index(const std::string& bad, const std::string& index, bool vec) override;
 

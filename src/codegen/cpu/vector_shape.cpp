@@ -69,10 +69,11 @@ class BodyCost {
   }
   /// With one place only it is a test.
   void add(const IndexValue& index) { weight += index.size.is_const(1) ? 2 : 20; }
-  void add(const Transpose&) {}  // stands outside of vector loops
-  void add(const Sort&) {}       // likewise
-  void add(const Product&) {}    // likewise
-  void add(const Attention&) {}  // likewise
+  void add(const Transpose&) {}       // stands outside of vector loops
+  void add(const Sort&) {}            // likewise
+  void add(const Product&) {}         // likewise
+  void add(const Attention&) {}       // likewise
+  void add(const WeighedProduct&) {}  // likewise
   void add(const If& branch) { block(*branch.body); }
   void add(const For& loop) {
     carried += static_cast<int>(loop.carried.size());

@@ -25,6 +25,7 @@ class GpuEmitter final : public KernelEmitter {
         adds_vectors_(adds_vectors) {
     // Both came with compute capability 9.0.
     gpu.context.ir.set_rounds_to_bfloat(adds_vectors);
+    gpu.context.ir.set_permutes_bytes(true);
   }
   std::string run(std::string_view symbol);
 
@@ -37,6 +38,7 @@ class GpuEmitter final : public KernelEmitter {
   void sort(const loops::Sort& sort) override;
   void product(const loops::Product& product) override;
   void attention(const loops::Attention& attention) override;
+  void weighed_product(const loops::WeighedProduct& product) override;
   std::string store_condition(const loops::Store& store) override;
   std::string vector_store_condition() const override { return gpu_.loop.guard; }
   bool update_vector(const loops::Store& store, const Reg& value, const std::string& mask) override;

@@ -57,6 +57,9 @@ class IrWriter {
   /// Whether the target has an instruction that rounds to bfloat16.
   bool rounds_to_bfloat() const { return rounds_to_bfloat_; }
   void set_rounds_to_bfloat(bool has) { rounds_to_bfloat_ = has; }
+  /// Whether the target has an instruction that makes a word of any bytes of two others (prmt): bytes are then words of four, where they can be.
+  bool permutes_bytes() const { return permutes_bytes_; }
+  void set_permutes_bytes(bool has) { permutes_bytes_ = has; }
   std::string vec_type(const std::string& scalar) const { return vector_of(lanes_, scalar); }
   std::string type_of(const std::string& scalar, bool vec) const { return vec ? vec_type(scalar) : scalar; }
   /// Broadcasts a scalar to all lanes.
@@ -96,6 +99,7 @@ class IrWriter {
   int next_ = 0;
   int lanes_ = 1;
   bool rounds_to_bfloat_ = false;
+  bool permutes_bytes_ = false;
 };
 
 }  // namespace tatara::codegen

@@ -128,6 +128,9 @@ class LowerContext {
   /// Output 0, [batch, heads, rows, width], is the product of the softmax of the first operand along its last dimension, which is
   /// computed from attention_scores(), with the second one (loops::Attention).
   virtual void attention() = 0;
+  /// Output 0, [rows, results], is the product of the first operand, a matrix in memory, and of the others, which are parts of a computed
+  /// one (loops::WeighedProduct).
+  virtual void weighed_product() = 0;
 };
 
 }  // namespace tatara

@@ -234,6 +234,7 @@ class MapCapture : public LowerContext {
   void product() override {}
   void attention_scores() override {}
   void attention() override {}
+  void weighed_product() override {}
   IndexMap take() { return std::move(map_); }
 
  private:

@@ -55,6 +55,14 @@ void lower_thin(LowerContext& c) {
   c.reduction(std::move(def));
 }
 
+/// [rows, k] and the parts of the weight, each [results, words] or [results, runs, words of a run].
+std::vector<TensorType> weighed_meta(MetaContext& m) {
+  const TensorType& rows = m.tensor(0);
+  const std::vector<const TensorType*> parts = m.tensor_list(1);
+  if (rows.dim() != 2 || parts.empty()) throw InvalidArgument("weighed_product of other operands");
+  return {contiguous_type(m.ctx(), DType::kFloat32, rows.device, {rows.sizes[0], parts[0]->sizes[0]})};
+}
+
 /// Both operands have the sizes of the result and, behind these, that which is summed over.
 std::vector<TensorType> loop_meta(MetaContext& m) {
   const TensorType &left = m.tensor(0), &right = m.tensor(1);
@@ -81,6 +89,9 @@ void register_thin_product(OpRegistry& r) {
   // Of each pair the product is summed; dim `few` of the result is the one of `rows`.
   r.add(make_op({"thin_product", OpKind::kReduction, "(Tensor[] rows, Tensor[] weight, int few) -> Tensor", ""},
                 thin_meta, nullptr, lower_thin));
+  // The weight is computed by each warp that multiplies it with tensor cores; neighbours in k of a part are `run`.
+  r.add(make_op({"weighed_product", OpKind::kIndexing, "(Tensor rows, Tensor[] weight, int run) -> Tensor", ""},
+                weighed_meta, nullptr, [](LowerContext& c) { c.weighed_product(); }));
   // [.., rows, columns, summed]: lanes lie along columns, rows beside each other; else lanes lie along what is summed. `computed`: what
   // makes the right matrix is part of the loops.
   r.add(make_op({"cpu_product", OpKind::kReduction,
