@@ -275,6 +275,7 @@ bool binds(const TensorType& type, Expr symbol);
 ///     return (%2)
 ///   }
 /// Deterministic, parses back with parse_graph (ir/parser.h).
-std::string print_graph(const Graph& graph, bool with_locations = false);
+/// `most`: of more nodes than these the first and the last are printed, and how many are between them; 0: all.
+std::string print_graph(const Graph& graph, bool with_locations = false, size_t most = 0);
 
 }  // namespace tatara

@@ -294,6 +294,8 @@ def saves(function: Any, args: Any, kwargs: Any) -> bool:
 
     with torch.inference_mode(False), torch.enable_grad(), unseen_by_hooks():
         results = _meta.call(function, args, kwargs)
+    if results is None:  # `x[key] = value` gives nothing
+        results = args[0]
     pending = [r.grad_fn for r in (results if isinstance(results, (tuple, list)) else (results,))]
     while pending:
         node = pending.pop()

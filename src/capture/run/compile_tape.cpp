@@ -52,13 +52,20 @@ void count_compiled(const CompileResult& compiled) {
   stats().cache_hits += static_cast<uint64_t>(compiled.cache_hits);
 }
 
+/// The same with another graph, of which values have other numbers.
+TapeGraph with_graph(const TapeGraph& made, Graph graph) {
+  return {std::move(graph), made.inputs,   made.constants,  made.outputs,    made.used_up, made.leaves,
+          made.training,    made.host_nodes, made.late_nodes, {}, {}};
+}
+
 /// The same with gradients.
 CompiledTraining train_rolled(TapeGraph made, const std::shared_ptr<const Tape>& tape, const CompileOptions& options) {
   try {
-    TapeGraph rolled = made;
-    rolled.graph = roll_loops(made.graph, true, options.passes, &rolled.loops);
-    if (!rolled.loops.empty()) {
-      rolled.slots.clear();  // values have other numbers
+    std::vector<std::pair<int, int>> loops;
+    Graph graph = roll_loops(made.graph, true, options.passes, &loops);
+    if (!loops.empty()) {
+      TapeGraph rolled = with_graph(made, std::move(graph));
+      rolled.loops = std::move(loops);
       return compile_training(std::move(rolled), tape, options);
     }
   } catch (const Unsupported& error) {
@@ -163,6 +170,9 @@ static int last_step(const Tape& tape) {
   return static_cast<int>(nodes.rend() - std::find_if(nodes.rbegin(), nodes.rend(), is_step)) - 1;
 }
 
+/// Nodes of a report's graph: nobody reads more, and a loop of many turns has them.
+constexpr size_t kMostPrinted = 10000;
+
 bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api, GrowingGraph& growing) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<Tape::MadeSymbol>& made_symbols = entry.tape->made_symbols();
@@ -177,7 +187,7 @@ bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api,
   }
   try {
     TapeGraph made = growing.finish(entry.tape, api, options.passes);
-    entry.report.graph_text = print_graph(made.graph, true);
+    entry.report.graph_text = print_graph(made.graph, true, option_text(Option::kDump).empty() ? kMostPrinted : 0);
     CompiledPart part = compile_part(entry, std::move(made), entry.tape, options);
     entry.report.details = std::move(part.details);
     entry.runner = std::move(part.runner);

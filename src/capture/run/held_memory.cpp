@@ -13,16 +13,12 @@
 namespace tatara::capture {
 namespace {
 
-bool contains(const std::vector<int>& items, int item) {
-  return item >= 0 && std::find(items.begin(), items.end(), item) != items.end();
-}
+bool contains(const std::vector<bool>& slots, int slot) { return slot >= 0 && slots[static_cast<size_t>(slot)]; }
 
-std::vector<int> operands_of(const TapeNode& node) {
-  std::vector<int> slots;
-  const auto add = [&slots](int slot) { slots.push_back(slot); };
-  for_each_slot(node.args.get(), add);
-  for_each_slot(node.kwargs.get(), add);
-  return slots;
+template <typename Fn>
+void for_each_operand(const TapeNode& node, Fn&& fn) {
+  for_each_slot(node.args.get(), fn);
+  for_each_slot(node.kwargs.get(), fn);
 }
 
 /// The sizes to ask about: of a sequence in which each step is treated alike, two steps.
@@ -50,9 +46,11 @@ std::vector<bool> flags(PyObject* tuple) {
 
 HeldByHost::HeldByHost(const TapeGraph& made, const Tape& tape) : made_(made), tape_(tape) {
   for (const TapeSlot& slot : tape.slots()) needs_.push_back(slot.input && slot.requires_grad);
+  answer_of_.assign(tape.nodes().size(), -1);
+  roots_.resize(tape.slots().size());
   for (const TapeNode& node : tape.nodes()) {
     bool flows = is_leaf_mark(node);
-    for (const int slot : operands_of(node)) flows = flows || needs_[static_cast<size_t>(slot)];
+    for_each_operand(node, [&](int slot) { flows = flows || needs_[static_cast<size_t>(slot)]; });
     if (!flows || !node.grad || detaches(node)) continue;
     for (const int slot : node.outputs) {
       if (slot >= 0) needs_[static_cast<size_t>(slot)] = true;
@@ -61,16 +59,23 @@ HeldByHost::HeldByHost(const TapeGraph& made, const Tape& tape) : made_(made), t
 }
 
 const std::optional<HeldByHost::Answer>& HeldByHost::ask(size_t n) {
-  const auto [found, added] = answers_.try_emplace(n);
-  if (!added) return found->second;
+  int& place = answer_of_[n];
+  if (place >= 0) return answers_[static_cast<size_t>(place)];
   const TapeNode& node = tape_.nodes()[n];
-  if (!node.func || !is_operator_call(node)) return found->second;
   if (node.alike >= 0) {
     std::pair<int, std::vector<bool>> key{node.alike, {}};
-    for (const int slot : operands_of(node)) key.second.push_back(needs_[static_cast<size_t>(slot)]);
-    const auto [known, first] = alike_.try_emplace(std::move(key), n);
-    if (!first) return found->second = answers_.at(known->second);
+    for_each_operand(node, [&](int slot) { key.second.push_back(needs_[static_cast<size_t>(slot)]); });
+    const auto [known, first] = alike_.try_emplace(std::move(key), static_cast<int>(answers_.size()));
+    place = known->second;
+    if (!first) return answers_[static_cast<size_t>(place)];
   }
+  place = static_cast<int>(answers_.size());
+  return answers_.emplace_back(ask_host(node));
+}
+
+std::optional<HeldByHost::Answer> HeldByHost::ask_host(const TapeNode& node) const {
+  std::optional<Answer> found;
+  if (!node.func || !is_operator_call(node)) return found;
   bool plain = true;
   const auto operand = [&](PyObject* o) -> Ref {
     const int slot = slot_of(o);
@@ -87,31 +92,31 @@ const std::optional<HeldByHost::Answer>& HeldByHost::ask(size_t n) {
   if (plain && args && kwargs) {
     const Ref answer = call_package<PackageFunction::kHeldBy>(node.func.get(), args.get(), kwargs.get());
     if (answer && answer.get() != Py_None) {
-      found->second = Answer{flags(PyTuple_GET_ITEM(answer.get(), 0)), flags(PyTuple_GET_ITEM(answer.get(), 1)),
-                             PyTuple_GET_ITEM(answer.get(), 2) == Py_True};
+      found = Answer{flags(PyTuple_GET_ITEM(answer.get(), 0)), flags(PyTuple_GET_ITEM(answer.get(), 1)),
+                     PyTuple_GET_ITEM(answer.get(), 2) == Py_True};
     }
   }
   forget_error();
-  return found->second;
+  return found;
 }
 
 HeldByHost::Root HeldByHost::root(int slot) {
-  const auto known = roots_.find(slot);
-  if (known != roots_.end()) return known->second;
+  if (roots_[static_cast<size_t>(slot)].known) return roots_[static_cast<size_t>(slot)].root;
   const Root found = next_root(slot);
-  roots_.insert_or_assign(slot, found);
+  roots_[static_cast<size_t>(slot)] = {found, true};
   return found;
 }
 
 HeldByHost::Root HeldByHost::next_root(int slot) {
   const TapeNode* const maker = tape_.makes(slot) ? tape_.maker(slot) : nullptr;
   if (maker == nullptr || !may_be_view(tape_, *maker)) return {slot, false};
-  const std::vector<int> operands = operands_of(*maker);
-  if (operands.empty() || operands[0] == slot) return {slot, false};
+  int first = -1;
+  for_each_operand(*maker, [&](int operand) { first = first < 0 ? operand : first; });
+  if (first < 0 || first == slot) return {slot, false};
   const auto& answer = ask(static_cast<size_t>(maker - tape_.nodes().data()));
   if (!answer) return {-1, false};
   if (!answer->alias) return {slot, false};
-  Root found = root(operands[0]);
+  Root found = root(first);
   found.uncounted = found.uncounted || maker->name == "data";
   return found;
 }
@@ -189,9 +194,9 @@ HeldMemory HeldByHost::of_group(const GraphStage& part, const std::vector<ValueI
   }
   std::sort(calls.begin(), calls.end());
   calls.erase(std::unique(calls.begin(), calls.end()), calls.end());
-  std::vector<int> interesting, kept;
+  std::vector<bool> interesting(tape_.slots().size(), false), kept = interesting;
   const auto add = [&](int slot, ValueId v) {
-    if (slot >= 0 && v != kNoValue && reached[static_cast<size_t>(v)]) interesting.push_back(slot);
+    if (slot >= 0 && v != kNoValue && reached[static_cast<size_t>(v)]) interesting[static_cast<size_t>(slot)] = true;
   };
   for (size_t i = 0; i < inputs.size(); ++i) add(inputs[i], graph.inputs()[i]);
   for (size_t i = 0; i < outputs.size(); ++i) add(outputs[i], graph.outputs()[i].value);
@@ -199,7 +204,7 @@ HeldMemory HeldByHost::of_group(const GraphStage& part, const std::vector<ValueI
     if (!add_kept(static_cast<size_t>(call), interesting, kept)) return {};
   }
   // Where the host keeps nothing at all, gradients read nothing.
-  if (kept.empty() &&
+  if (std::none_of(kept.begin(), kept.end(), [](bool slot) { return slot; }) &&
       std::none_of(calls.begin(), calls.end(), [&](int call) { return keeps(static_cast<size_t>(call)); }))
     return {};
   const auto held = [&](int slot) {
@@ -222,25 +227,27 @@ bool HeldByHost::keeps(size_t call) {
   return !answer || any(answer->operands) || any(answer->results);
 }
 
-bool HeldByHost::add_kept(size_t call, const std::vector<int>& interesting, std::vector<int>& kept) {
+bool HeldByHost::add_kept(size_t call, const std::vector<bool>& interesting, std::vector<bool>& kept) {
   const TapeNode& node = tape_.nodes()[call];
   if (!is_operator_call(node)) return false;
-  const std::vector<int> operands = operands_of(node);
-  const auto touches = [&](int slot) { return slot >= 0 && contains(interesting, root(slot).slot); };
-  if (std::none_of(operands.begin(), operands.end(), touches) &&
-      std::none_of(node.outputs.begin(), node.outputs.end(), touches)) {
-    return true;
-  }
+  bool touches = false;
+  size_t operands = 0;
+  for_each_operand(node, [&](int slot) {
+    ++operands;
+    touches = touches || contains(interesting, root(slot).slot);
+  });
+  for (const int slot : node.outputs) touches = touches || (slot >= 0 && contains(interesting, root(slot).slot));
+  if (!touches) return true;
   const auto& answer = ask(call);
-  if (!answer || answer->operands.size() != operands.size() || answer->results.size() != node.outputs.size())
-    return false;
+  if (!answer || answer->operands.size() != operands || answer->results.size() != node.outputs.size()) return false;
   const auto add = [&](int slot) {
     const Root found = slot < 0 ? Root() : root(slot);
-    if (!found.uncounted && found.slot >= 0) kept.push_back(found.slot);
+    if (!found.uncounted && found.slot >= 0) kept[static_cast<size_t>(found.slot)] = true;
   };
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (answer->operands[i]) add(operands[i]);
-  }
+  size_t at = 0;
+  for_each_operand(node, [&](int slot) {
+    if (answer->operands[at++]) add(slot);
+  });
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (answer->results[i]) add(node.outputs[i]);
   }

@@ -1,9 +1,10 @@
 // What the host would keep for gradients of what the program can write to: inputs and results of a stage.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/graph/graph_from_tape.h"
@@ -30,6 +31,7 @@ class HeldByHost {
     bool uncounted = false;
   };
   const std::optional<Answer>& ask(size_t node);
+  std::optional<Answer> ask_host(const TapeNode& node) const;
   Root root(int slot);
   Root next_root(int slot);
   /// Of the part's inputs or outputs: the slot, where the program has the memory; -1 else.
@@ -37,7 +39,7 @@ class HeldByHost {
   HeldMemory of_group(const GraphStage& part, const std::vector<ValueId>& results, const std::vector<bool>& needs,
                       const std::vector<int>& inputs, const std::vector<int>& outputs);
   /// Adds the slots of the memory that the host keeps for the call. False where it cannot be asked.
-  bool add_kept(size_t call, const std::vector<int>& interesting, std::vector<int>& kept);
+  bool add_kept(size_t call, const std::vector<bool>& interesting, std::vector<bool>& kept);
 
   /// Whether it keeps an operand or a result of the call, as far as is known.
   bool keeps(size_t call);
@@ -45,10 +47,15 @@ class HeldByHost {
   const TapeGraph& made_;
   const Tape& tape_;
   std::vector<bool> needs_;  // per slot: whether it may have a history
-  std::unordered_map<size_t, std::optional<Answer>> answers_;
-  std::map<std::pair<int, std::vector<bool>>, size_t>
-      alike_;  // calls that were asked, by TapeNode::alike and which operands need gradients
-  std::unordered_map<int, Root> roots_;
+  std::deque<std::optional<Answer>> answers_;
+  std::vector<int> answer_of_;  // by node: its answer; -1: not asked yet
+  std::map<std::pair<int, std::vector<bool>>, int>
+      alike_;  // answers by TapeNode::alike and which operands need gradients
+  struct KnownRoot {
+    Root root;
+    bool known = false;
+  };
+  std::vector<KnownRoot> roots_;  // by slot
 };
 
 }  // namespace tatara::capture

@@ -1,14 +1,17 @@
 // The first call of a training graph: what was traced is run by the plans that were made of it, not by the host call by call,
 // whose saved values would be memory that no later call wants.
 #include <algorithm>
+#include <unordered_set>
 
 #include "capture/host/natures.h"
 #include "capture/host/package.h"
 #include "capture/run/runner.h"
 #include "capture/tape/transaction.h"
+#include "capture/tape/used_history.h"
 #include "capture/tape/view_origins.h"
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
+#include "support/log.h"
 
 namespace tatara::capture {
 namespace {
@@ -20,6 +23,42 @@ Py_ssize_t held_by_host(PyObject* tensor) { return use_count(tensor) > 1 ? 1 : 0
 bool all_done(const std::vector<Effect>& effects) {
   return std::none_of(effects.begin(), effects.end(),
                       [](const Effect& e) { return e.later || e.kind == Effect::Kind::kSwitch; });
+}
+
+/// Whether gradients keep nothing of the memory that the tape writes to, so that no write spoils what they keep: then nobody has to look
+/// what the host's own run keeps. False: that is not known.
+bool spoils_nothing(const Tape& tape) {
+  constexpr size_t kMostAsked = 64;
+  std::vector<bool> written(tape.slots().size(), false);  // slots with such memory
+  for (const TapeNode& node : tape.nodes()) {
+    if (!node.mutates) continue;
+    for (PyObject* argument : written_arguments(node))
+      for_each_slot(argument, [&](int slot) { written[static_cast<size_t>(memory_owner(tape, slot))] = true; });
+  }
+  UsedHistory history(tape, std::vector<bool>(tape.slots().size(), true));
+  std::unordered_set<int> known;  // TapeNode::alike of calls that keep nothing
+  size_t asked = 0;
+  for (size_t n = 0; n < tape.nodes().size(); ++n) {
+    const TapeNode& node = tape.nodes()[n];
+    bool touches = false;
+    const auto look = [&](int slot) { touches = touches || (slot >= 0 && written[static_cast<size_t>(slot)]); };
+    for_each_slot(node.args.get(), look);
+    for_each_slot(node.kwargs.get(), look);
+    for (const int slot : node.outputs) look(slot);
+    if (!touches) continue;
+    if (may_be_view(tape, node)) {
+      for (const int slot : node.outputs) {
+        if (slot >= 0) written[static_cast<size_t>(slot)] = true;
+      }
+    }
+    if (!node.grad || known.contains(node.alike)) continue;
+    if (++asked > kMostAsked || history.saves(n)) {
+      TATARA_LOG(kCapture, "the first call runs in eager: gradients may keep what is written, of ", node.name);
+      return false;
+    }
+    if (node.alike >= 0) known.insert(node.alike);
+  }
+  return true;
 }
 
 }  // namespace
@@ -35,8 +74,11 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
   }
   // Turns of loops that were not traced are not run one by one, either.
   const bool training = is_training_tape(*entry.tape);
+  const bool by_trace = !training || t.tape.seen().copies;
+  bool any_writes = false;
   const auto writes = [&](const TapeNode& node) {
-    if (!node.mutates || training) return node.mutates;
+    if (!node.mutates || !by_trace) return node.mutates;
+    any_writes = true;
     bool older = node.has_generator();
     for (PyObject* written : written_arguments(node))
       for_each_slot(written, [&](int slot) { older = older || !tape.makes(memory_owner(tape, slot)); });
@@ -45,9 +87,11 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
   // What the program has been told of a result's strides is compared with what the host's kernel gives.
   return std::none_of(tape.slots().begin(), tape.slots().end(),
                       [](const TapeSlot& slot) { return slot.number || (slot.layout_read && !slot.input); }) &&
-         std::none_of(tape.nodes().begin(), tape.nodes().end(), [&](const TapeNode& node) {
-           return writes(node) || node.statistics || is_numpy_operation(node);
-         });
+         std::none_of(tape.nodes().begin(), tape.nodes().end(),
+                      [&](const TapeNode& node) {
+                        return writes(node) || node.statistics || is_numpy_operation(node);
+                      }) &&
+         (!training || !any_writes || spoils_nothing(tape));
 }
 
 bool TraceEnds::placeholders_seen(const Entry& entry) const {

@@ -42,7 +42,7 @@ std::string arg_text(const Arg& arg) {
 
 }  // namespace
 
-std::string print_graph(const Graph& graph, bool with_locations) {
+std::string print_graph(const Graph& graph, bool with_locations, size_t most) {
   std::string out = "graph(";
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const ValueId input = graph.inputs()[i];
@@ -50,7 +50,14 @@ std::string print_graph(const Graph& graph, bool with_locations) {
     if (const std::string name = graph.name(input); !name.empty()) out += " \"" + name + "\"";
   }
   out += ") {\n";
-  for (const Node& node : graph.nodes()) {
+  const bool whole = most == 0 || graph.num_nodes() <= most;
+  for (size_t n = 0; n < graph.num_nodes(); ++n) {
+    if (!whole && n == most / 2) {
+      const size_t between = graph.num_nodes() - most;
+      out += "  ... " + std::to_string(between) + " nodes more\n";
+      n += between;
+    }
+    const Node& node = graph.nodes()[n];
     out += "  ";
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       out += (i > 0 ? ", " : "") + value_name(node.outputs[i]) + ": " + graph.type(node.outputs[i]).str();
