@@ -186,6 +186,7 @@ const std::vector<OptionInfo>& option_table() {
                       "own_products",
                       "read_parts",
                       "rematerialize",
+                      "draw_ahead",
                       "join_writes",
                       "roll_loops",
                       "short_reductions",

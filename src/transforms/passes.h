@@ -60,6 +60,8 @@ std::vector<size_t> place_constants(Graph& graph, const std::vector<bool>& const
 /// gradients come to results. `calls` gets the first and the last recorded call of each loop.
 Graph roll_loops(const Graph& graph, bool training, const PassOptions& options = {},
                  std::vector<std::pair<int, int>>* calls = nullptr);
+/// Random numbers that turns of loops draw, as rows of what one loop draws before them, on the CPU: before loops become nodes.
+Graph draw_ahead(const Graph& graph, const PassOptions& options = {});
 /// Many writes of parts to a tensor, one after the other, as one write of all of them, on the CPU: before loops become nodes.
 Graph join_writes(const Graph& graph, const PassOptions& options = {});
 /// Values that nothing uses.

@@ -18,6 +18,7 @@ const std::vector<PassInfo>& all_passes() {
         {"copy_turns", Phase::kCapture, "turns of loops that would be traced as those before are not traced"},
         {"expand_transforms", Phase::kCapture, "gradients, tangents and batches inside of the graph written out"},
         {"expand_batches", Phase::kCapture, "one batch of it"},
+        {"draw_ahead", Phase::kCapture, "random numbers of a loop's turns drawn before it, on CPUs"},
         {"join_writes", Phase::kCapture, "the rows that a loop writes to a tensor as one stack, on CPUs"},
         {"roll_loops", Phase::kCapture, "equal turns of loops as one node, on CPUs"},
         {"differentiable_form", Phase::kTraining, "operators without derivatives written out where gradients flow"},

@@ -445,7 +445,7 @@ Graph roll_loops(const Graph& graph, bool training, const PassOptions& options,
                  std::vector<std::pair<int, int>>* calls) {
   return run_pass("roll_loops", graph, options, [&](const Graph& g) {
     // Gradients of rows, too, are writes to a tensor, where they are part of the graph.
-    Graph now = join_writes(training ? g : sum_parts(g, options), options);
+    Graph now = draw_ahead(join_writes(training ? g : sum_parts(g, options), options), options);
     bool any = false;
     std::vector<NodeRange> closed;
     for (int tries = 0; tries < kMostTries; ++tries) {

@@ -220,7 +220,7 @@ LoopLinks LoopLinks::decode(std::span<const int64_t> numbers) {
   return links;
 }
 
-bool is_loop(const OpDef& op) { return op.host_name == kLoopCall; }
+bool is_loop(const OpDef& op) { return op.host_name == kLoopCall || op.host_name == kDrawsCall; }
 
 const std::vector<ValueId>& loop_operands(const Node& node) {
   return std::get<TensorList>(node.args[kOperands]).values;
@@ -259,7 +259,10 @@ LoopForm read_loop(std::span<const Arg> args, const std::shared_ptr<ExprContext>
   return form;
 }
 
-std::vector<ValueId> add_loop(GraphBuilder& builder, const LoopForm& form, std::vector<ValueId> operands) {
+namespace {
+
+std::vector<ValueId> add_loop_node(const char* op, GraphBuilder& builder, const LoopForm& form,
+                                   std::vector<ValueId> operands) {
   ExprContext& ctx = builder.ctx();
   std::vector<int64_t> shape(kFirst);
   shape[kTurns] = form.turns;
@@ -281,10 +284,20 @@ std::vector<ValueId> add_loop(GraphBuilder& builder, const LoopForm& form, std::
   for (size_t k = form.carries(); k < form.body->outputs().size(); ++k) {
     types.push_back(stacked_type(ctx, type_of(k), form.turns));
   }
-  return builder.host_call(OpRegistry::global().get("loop"),
+  return builder.host_call(OpRegistry::global().get(op),
                            {TensorList{std::move(operands)}, loop_text(*form.body), numbers_arg(ctx, shape),
                             form.backward, numbers_arg(ctx, form.links)},
                            std::move(types));
+}
+
+}  // namespace
+
+std::vector<ValueId> add_loop(GraphBuilder& builder, const LoopForm& form, std::vector<ValueId> operands) {
+  return add_loop_node("loop", builder, form, std::move(operands));
+}
+
+std::vector<ValueId> add_draw_loop(GraphBuilder& builder, const LoopForm& form) {
+  return add_loop_node("draw_loop", builder, form, {});
 }
 
 ValueId add_number_table(GraphBuilder& builder, const std::vector<double>& numbers, DType dtype) {
@@ -305,6 +318,16 @@ void register_loops(OpRegistry& r) {
   def.has_out = false;
   def.vjp = loop_rule;
   r.add(std::move(def));
+  OpDef draws;
+  draws.name = "draw_loop";
+  draws.kind = OpKind::kHost;
+  draws.schema_text = "(Tensor[] operands, str body, int[] shape, str backward, int[] links) -> Tensor[]";
+  draws.host_name = kDrawsCall;
+  draws.host_overload = "out";
+  draws.has_out = false;
+  draws.not_differentiable = true;
+  draws.nondeterministic = true;
+  r.add(std::move(draws));
   OpDef table;
   table.name = "table";
   table.kind = OpKind::kHost;

@@ -74,12 +74,15 @@ const std::vector<ValueId>& loop_operands(const Node& node);
 /// A tensor of these numbers, which turns read one of each.
 ValueId add_number_table(GraphBuilder& builder, const std::vector<double>& numbers, DType dtype);
 std::vector<ValueId> add_loop(GraphBuilder& builder, const LoopForm& form, std::vector<ValueId> operands);
+/// A loop of turns that draw random numbers and read nothing; it gives stacks alone.
+std::vector<ValueId> add_draw_loop(GraphBuilder& builder, const LoopForm& form);
 /// A graph's text without what strings of graphs may not have; and back.
 std::string loop_text(const Graph& body);
 Graph parse_loop_text(std::string_view text, const std::shared_ptr<ExprContext>& ctx);
 
 /// The host's name of the operator.
 inline constexpr std::string_view kLoopCall = "tatara::loop";
+inline constexpr std::string_view kDrawsCall = "tatara::draws";
 inline constexpr std::string_view kTableCall = "tatara::table";
 
 }  // namespace tatara

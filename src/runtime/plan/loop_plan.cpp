@@ -91,7 +91,7 @@ class LoopMemory {
 
 }  // namespace
 
-bool is_loop_call(const HostCall& call) { return call.op == "tatara::loop"; }
+bool is_loop_call(const HostCall& call) { return call.op == "tatara::loop" || call.op == "tatara::draws"; }
 
 bool is_table_call(const HostCall& call) { return call.op == "tatara::table"; }
 
