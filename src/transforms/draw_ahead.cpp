@@ -1,11 +1,16 @@
 // Random numbers that depend on nothing but the generator, drawn by one loop before the turns that read them: rows of a stack. The order in
 // which numbers are drawn stays, and with it their bits; turns read a row each, as they read other tensors.
 #include <algorithm>
-#include <set>
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "ops/core/builder.h"
 #include "ops/core/op_def.h"
+#include "ops/rules/derivative.h"
+#include "ops/rules/draws.h"
 #include "ops/rules/loop_node.h"
 #include "support/str_cat.h"
 #include "transforms/pass.h"
@@ -20,7 +25,8 @@ constexpr int64_t kMostBytes = 256 << 20;  // of the rows, which are there at on
 
 /// Draws one after the other, with none between them, of which each is like the one a round before.
 struct DrawRounds {
-  size_t first = 0, round = 0, count = 0;  // of the draws; `count` rounds
+  std::vector<size_t> nodes;
+  size_t round = 1;
 };
 
 class DrawAhead {
@@ -47,11 +53,22 @@ class DrawAhead {
 
   Graph draw() {
     GraphCopy copy(graph_);
+    GraphBuilder builder(copy.to());
+    std::map<size_t, std::pair<ValueId, int64_t>> rows;  // of drawing nodes: the stack, and the row in it
     size_t next = 0;
     for (size_t n = 0; n < graph_.num_nodes(); ++n) {
-      if (next < rounds_.size() && rounds_[next].front() == n) add_draws(rounds_[next++], copy);
       const Node& node = graph_.node(static_cast<NodeId>(n));
-      if (!drawn_.contains(n)) copy.copy(node);
+      const size_t first_new = copy.to().num_nodes();
+      builder.set_location(node.location);
+      if (next < rounds_.size() && rounds_[next].nodes.front() == n) add_draws(rounds_[next++], builder, rows);
+      const auto row = rows.find(n);
+      if (row == rows.end()) {
+        copy.copy(node);
+        continue;
+      }
+      copy.set(node.outputs[0], builder.op("select", {TensorArg{row->second.first}, Scalar(int64_t{0}),
+                                                      Scalar(row->second.second)}));
+      for (size_t i = first_new; i < copy.to().num_nodes(); ++i) copy.to().node(static_cast<NodeId>(i)).take_marks(node);
     }
     return copy.finish();
   }
@@ -61,7 +78,8 @@ class DrawAhead {
     if (node.region != nullptr || node.again != 0 || node.rule != nullptr || !node.op->draws() || node.outputs.size() != 1) return false;
     if (OpRegistry::global().find(node.op->name) != node.op) return false;
     bool fine = fits(graph_.type(node.outputs[0]));
-    for_each_operand(node, [&](ValueId) { fine = false; });
+    const bool by_type = draws_by_type(*node.op);
+    for_each_operand(node, [&](ValueId v) { fine = fine && by_type && fits(graph_.type(v)); });
     for_each_integer(node, [&](Expr e) { fine = fine && e.is_const(); });
     return fine;
   }
@@ -75,72 +93,66 @@ class DrawAhead {
   /// Nodes of one kind are called alike.
   std::string kind_of(const Node& node) const {
     Graph alone(graph_.ctx_ptr());
-    alone.add_node(node.op, node.args, {graph_.type(node.outputs[0])});
+    add_draw(alone, node);
     return str_cat(print_graph(alone), node.no_grad, node.closed, node.derived);
+  }
+
+  /// Of operands there is the type alone.
+  ValueId add_draw(Graph& to, const Node& node) const {
+    GraphBuilder builder(to);
+    std::vector<Arg> args =
+        with_operands(node.args, [&](ValueId v) { return zeros_of(builder, graph_.type(v)); });
+    const NodeId id = to.add_node(node.op, std::move(args), {graph_.type(node.outputs[0])}, node.location);
+    return to.node(id).outputs[0];
   }
 
   void take_rounds(const std::vector<std::pair<size_t, std::string>>& run) {
     for (size_t at = 0; at + kFewestDraws <= run.size();) {
-      DrawRounds best;
+      size_t best = 0, length = 0;
       for (size_t round = 1; round <= kLongestRound; ++round) {
         size_t end = at + round;
         while (end < run.size() && run[end].second == run[end - round].second) ++end;
         const size_t count = (end - at) / round;
-        if (count >= kFewestDraws && count * round > best.count * best.round) best = {at, round, count};
+        if (end <= run.size() && count >= kFewestDraws && count * round > length) {
+          best = round;
+          length = count * round;
+        }
       }
-      if (best.count == 0 || bytes_of(run, best) > kMostBytes) {
-        at += std::max<size_t>(1, best.count * best.round);
-        continue;
+      if (best > 0) {
+        DrawRounds rounds{{}, best};
+        for (size_t i = 0; i < length; ++i) rounds.nodes.push_back(run[at + i].first);
+        if (bytes_of(rounds) <= kMostBytes) rounds_.push_back(std::move(rounds));
       }
-      std::vector<size_t>& nodes = rounds_.emplace_back();
-      for (size_t i = 0; i < best.count * best.round; ++i) nodes.push_back(run[at + i].first);
-      drawn_.insert(nodes.begin(), nodes.end());
-      round_of_.push_back(best.round);
-      at += nodes.size();
+      at += std::max<size_t>(1, length);
     }
   }
 
-  int64_t bytes_of(const std::vector<std::pair<size_t, std::string>>& run, const DrawRounds& rounds) const {
+  int64_t bytes_of(const DrawRounds& rounds) const {
     int64_t bytes = 0;
     for (size_t i = 0; i < rounds.round; ++i) {
-      const Node& node = graph_.node(static_cast<NodeId>(run[rounds.first + i].first));
-      const TensorType& type = graph_.type(node.outputs[0]);
+      const TensorType& type = graph_.type(graph_.node(static_cast<NodeId>(rounds.nodes[i])).outputs[0]);
       bytes += type.numel(graph_.ctx()).const_value() * dtype_size(type.dtype);
     }
-    return bytes * static_cast<int64_t>(rounds.count);
+    return bytes * static_cast<int64_t>(rounds.nodes.size() / rounds.round);
   }
 
-  void add_draws(const std::vector<size_t>& nodes, GraphCopy& copy) const {
-    const size_t round = round_of_[static_cast<size_t>(
-        std::find_if(rounds_.begin(), rounds_.end(), [&](const auto& each) { return &each == &nodes; }) -
-        rounds_.begin())];
+  void add_draws(const DrawRounds& rounds, GraphBuilder& builder,
+                 std::map<size_t, std::pair<ValueId, int64_t>>& rows) const {
     Graph body(graph_.ctx_ptr());
-    for (size_t i = 0; i < round; ++i) {
-      const Node& node = graph_.node(static_cast<NodeId>(nodes[i]));
-      const NodeId id = body.add_node(node.op, node.args, {graph_.type(node.outputs[0])}, node.location);
-      body.add_output(body.node(id).outputs[0]);
+    for (size_t i = 0; i < rounds.round; ++i) {
+      body.add_output(add_draw(body, graph_.node(static_cast<NodeId>(rounds.nodes[i]))));
     }
     LoopForm form;
     form.body = std::make_shared<const Graph>(std::move(body));
-    form.turns = static_cast<int64_t>(nodes.size() / round);
-    GraphBuilder builder(copy.to());
-    const size_t first_new = copy.to().num_nodes();
-    builder.set_location(graph_.node(static_cast<NodeId>(nodes.front())).location);
+    form.turns = static_cast<int64_t>(rounds.nodes.size() / rounds.round);
     const std::vector<ValueId> stacks = add_draw_loop(builder, form);
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      const Node& node = graph_.node(static_cast<NodeId>(nodes[i]));
-      builder.set_location(node.location);
-      copy.set(node.outputs[0], builder.op("select", {TensorArg{stacks[i % round]}, Scalar(int64_t{0}),
-                                                      Scalar(static_cast<int64_t>(i / round))}));
+    for (size_t i = 0; i < rounds.nodes.size(); ++i) {
+      rows[rounds.nodes[i]] = {stacks[i % rounds.round], static_cast<int64_t>(i / rounds.round)};
     }
-    const Node& model = graph_.node(static_cast<NodeId>(nodes.front()));
-    for (size_t n = first_new; n < copy.to().num_nodes(); ++n) copy.to().node(static_cast<NodeId>(n)).take_marks(model);
   }
 
   const Graph& graph_;
-  std::vector<std::vector<size_t>> rounds_;  // nodes
-  std::vector<size_t> round_of_;
-  std::set<size_t> drawn_;
+  std::vector<DrawRounds> rounds_;
 };
 
 }  // namespace
