@@ -66,16 +66,19 @@ class DrawAhead {
         copy.copy(node);
         continue;
       }
-      copy.set(node.outputs[0], builder.op("select", {TensorArg{row->second.first}, Scalar(int64_t{0}),
-                                                      Scalar(row->second.second)}));
-      for (size_t i = first_new; i < copy.to().num_nodes(); ++i) copy.to().node(static_cast<NodeId>(i)).take_marks(node);
+      copy.set(node.outputs[0],
+               builder.op("select", {TensorArg{row->second.first}, Scalar(int64_t{0}), Scalar(row->second.second)}));
+      for (size_t i = first_new; i < copy.to().num_nodes(); ++i)
+        copy.to().node(static_cast<NodeId>(i)).take_marks(node);
     }
     return copy.finish();
   }
 
  private:
   bool is_plain(const Node& node) const {
-    if (node.region != nullptr || node.again != 0 || node.rule != nullptr || !node.op->draws() || node.outputs.size() != 1) return false;
+    if (node.region != nullptr || node.again != 0 || node.rule != nullptr || !node.op->draws() ||
+        node.outputs.size() != 1)
+      return false;
     if (OpRegistry::global().find(node.op->name) != node.op) return false;
     bool fine = fits(graph_.type(node.outputs[0]));
     const bool by_type = draws_by_type(*node.op);
@@ -100,8 +103,7 @@ class DrawAhead {
   /// Of operands there is the type alone.
   ValueId add_draw(Graph& to, const Node& node) const {
     GraphBuilder builder(to);
-    std::vector<Arg> args =
-        with_operands(node.args, [&](ValueId v) { return zeros_of(builder, graph_.type(v)); });
+    std::vector<Arg> args = with_operands(node.args, [&](ValueId v) { return zeros_of(builder, graph_.type(v)); });
     const NodeId id = to.add_node(node.op, std::move(args), {graph_.type(node.outputs[0])}, node.location);
     return to.node(id).outputs[0];
   }

@@ -189,6 +189,29 @@ class ReverseBody {
   std::vector<ValueId> given_;  // per carried value
 };
 
+/// Whether the gradients that the loop has take those of all results that the graph reads. Results that were added for gradients are
+/// read by these alone, until they are differentiated themselves.
+bool takes_all_given(const Graph& graph, const Node& node, const LoopForm& form, const LoopLinks& links,
+                     const std::vector<bool>& needs) {
+  using Kind = LoopLinks::Kind;
+  std::vector<ValueId> missing;
+  const auto add_missing = [&](Kind kind, size_t index, size_t result) {
+    const auto own = [&](const LoopLinks::Link& link) {
+      return link.kind == kind && link.index == static_cast<int64_t>(index);
+    };
+    const ValueId v = node.outputs[result];
+    if (needs[static_cast<size_t>(v)] && std::none_of(links.scans.begin(), links.scans.end(), own))
+      missing.push_back(v);
+  };
+  for (size_t k = 0; k < form.carries(); ++k) {
+    if (form.history[k]) add_missing(Kind::kHistoryGiven, k, form.history_result(k));
+  }
+  for (size_t k = 0; k < form.stacks(); ++k) add_missing(Kind::kStackGiven, k, form.stack_result(k));
+  if (missing.empty()) return true;
+  const std::vector<int> uses = graph.use_counts();
+  return std::all_of(missing.begin(), missing.end(), [&](ValueId v) { return uses[static_cast<size_t>(v)] == 0; });
+}
+
 }  // namespace
 
 std::vector<bool> loop_results_needing(const Graph& graph, const Node& node, const std::vector<bool>& needs) {
@@ -208,7 +231,10 @@ std::vector<ValueId> with_loop_gradients(Graph& to, const Graph& graph, const No
                                          const std::vector<bool>& needs, const std::vector<ValueId>& operands) {
   LoopForm form = read_loop(node.args, graph.ctx_ptr());
   const std::vector<bool> wanted = operands_needing(graph, node, needs);
-  if (!form.backward.empty() && LoopLinks::decode(form.links).needs == wanted) return {};
+  if (!form.backward.empty()) {
+    const LoopLinks links = LoopLinks::decode(form.links);
+    if (links.needs == wanted && takes_all_given(graph, node, form, links, needs)) return {};
+  }
   std::vector<bool> values;
   const std::vector<bool> inputs = inputs_needing(form, wanted, values);
   const bool any = std::any_of(form.body->outputs().begin(), form.body->outputs().end(),

@@ -54,8 +54,17 @@ void count_compiled(const CompileResult& compiled) {
 
 /// The same with another graph, of which values have other numbers.
 TapeGraph with_graph(const TapeGraph& made, Graph graph) {
-  return {std::move(graph), made.inputs,   made.constants,  made.outputs,    made.used_up, made.leaves,
-          made.training,    made.host_nodes, made.late_nodes, {}, {}};
+  return {std::move(graph),
+          made.inputs,
+          made.constants,
+          made.outputs,
+          made.used_up,
+          made.leaves,
+          made.training,
+          made.host_nodes,
+          made.late_nodes,
+          {},
+          {}};
 }
 
 /// The same with gradients.

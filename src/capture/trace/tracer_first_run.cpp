@@ -87,10 +87,9 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
   // What the program has been told of a result's strides is compared with what the host's kernel gives.
   return std::none_of(tape.slots().begin(), tape.slots().end(),
                       [](const TapeSlot& slot) { return slot.number || (slot.layout_read && !slot.input); }) &&
-         std::none_of(tape.nodes().begin(), tape.nodes().end(),
-                      [&](const TapeNode& node) {
-                        return writes(node) || node.statistics || is_numpy_operation(node);
-                      }) &&
+         std::none_of(
+             tape.nodes().begin(), tape.nodes().end(),
+             [&](const TapeNode& node) { return writes(node) || node.statistics || is_numpy_operation(node); }) &&
          (!training || !any_writes || spoils_nothing(tape));
 }
 

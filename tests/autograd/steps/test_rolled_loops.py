@@ -127,6 +127,38 @@ def test_second_derivatives() -> None:
             torch.testing.assert_close(ours, eager, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize("step", ["sin", "product", "carried", "gated"])
+def test_second_derivatives_of_what_gradients_save(step: str, every: bool) -> None:
+    """Values that turns save for gradients are results of the loop when these are differentiated again."""
+
+    def program(x: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        outs, c = [], h
+        for t in range(len(x)):
+            if step == "sin":
+                h = torch.sin(x[t] + h @ w)
+            elif step == "product":
+                h = torch.tanh(x[t] + h @ w) * x[t]
+            elif step == "carried":
+                h = torch.sin(x[t] * h) * w[0] + h * 0.1
+            else:
+                c = torch.sigmoid(x[t] @ w) * c + torch.tanh(h @ w)
+                h = torch.tanh(c) * torch.sigmoid(x[t])
+            outs.append(h)
+        return torch.stack(outs) if every else h
+
+    def second(f: Program) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        leaves = [v.requires_grad_() for v in (torch.randn(30, 2, 4) * 0.5, torch.randn(2, 4), torch.randn(4, 4) * 0.2)]
+        first = torch.autograd.grad(f(*leaves).square().sum(), leaves, create_graph=True, allow_unused=True)
+        return list(torch.autograd.grad(sum(g.square().sum() for g in first if g is not None), leaves))
+
+    compiled, expected = tatara.compile(program, fullgraph=True), second(program)
+    for _ in range(2):
+        for ours, eager in zip(second(compiled), expected, strict=True):
+            torch.testing.assert_close(ours, eager, rtol=1e-3, atol=1e-4)
+
+
 def test_results_of_a_loop_depend_on_each_other() -> None:
     """In eager the last turn's value is a place of its own, which the stack's gradient goes through."""
 

@@ -708,3 +708,49 @@ def test_calls_on_sparse_tensors_are_traced():
 
     matrix = torch.eye(4).to_sparse_csr()
     compare(lambda x: walk(matrix, x), torch.ones(4), copied=0)
+
+
+def _nodes_made(call):
+    """Nodes of gradients that the host makes for the call."""
+    before = torch._C._autograd._get_sequence_nr()
+    result = call()
+    return result, torch._C._autograd._get_sequence_nr() - before
+
+
+def written_rows(x, w):
+    out, h = torch.zeros_like(x), x.new_zeros(4)
+    for t in range(len(x)):
+        h = torch.tanh(h @ w + x[t])
+        out[t] = h * 2
+    return out
+
+
+def writes_what_gradients_keep(x, w):
+    out = torch.zeros_like(x)
+    for t in range(1, len(x)):
+        out[t] = torch.tanh(out[t - 1] * w[0] + x[t])
+    return out
+
+
+def test_first_steps_that_write_rows_run_compiled():
+    w = torch.linspace(-0.5, 0.5, 16).reshape(4, 4)
+    compiled = tatara.compile(written_rows)
+    for _ in range(3):
+        ours, theirs = [[X.clone().requires_grad_(), w.clone().requires_grad_()] for _ in range(2)]
+        result, nodes = _nodes_made(lambda ours=ours: compiled(*ours))
+        expected = written_rows(*theirs)
+        assert nodes < TURNS, nodes
+        assert_same(result, expected)
+        result.square().sum().backward()
+        expected.square().sum().backward()
+        assert_same([a.grad for a in ours], [a.grad for a in theirs])
+
+
+def test_writes_that_spoil_what_gradients_keep():
+    w = torch.linspace(-0.5, 0.5, 16).reshape(4, 4)
+    compiled = tatara.compile(writes_what_gradients_keep)
+    for _ in range(3):
+        for function in (compiled, writes_what_gradients_keep):
+            result = function(X.clone().requires_grad_(), w.clone().requires_grad_())
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                result.sum().backward()
