@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kFewestDraws = 24;        // of each kind
 constexpr size_t kLongestRound = 16;       // draws of a turn
-constexpr int64_t kMostBytes = 256 << 20;  // of the rows, which are there at once
+constexpr int64_t kMostDrawnBytes = 256 << 20;  // of the rows, which are there at once
 
 /// Draws one after the other, with none between them, of which each is like the one a round before.
 struct DrawRounds {
@@ -123,7 +123,7 @@ class DrawAhead {
       if (best > 0) {
         DrawRounds rounds{{}, best};
         for (size_t i = 0; i < length; ++i) rounds.nodes.push_back(run[at + i].first);
-        if (bytes_of(rounds) <= kMostBytes) rounds_.push_back(std::move(rounds));
+        if (bytes_of(rounds) <= kMostDrawnBytes) rounds_.push_back(std::move(rounds));
       }
       at += std::max<size_t>(1, length);
     }

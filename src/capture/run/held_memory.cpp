@@ -16,7 +16,7 @@ namespace {
 bool contains(const std::vector<bool>& slots, int slot) { return slot >= 0 && slots[static_cast<size_t>(slot)]; }
 
 template <typename Fn>
-void for_each_operand(const TapeNode& node, Fn&& fn) {
+void each_operand(const TapeNode& node, Fn&& fn) {
   for_each_slot(node.args.get(), fn);
   for_each_slot(node.kwargs.get(), fn);
 }
@@ -50,7 +50,7 @@ HeldByHost::HeldByHost(const TapeGraph& made, const Tape& tape) : made_(made), t
   roots_.resize(tape.slots().size());
   for (const TapeNode& node : tape.nodes()) {
     bool flows = is_leaf_mark(node);
-    for_each_operand(node, [&](int slot) { flows = flows || needs_[static_cast<size_t>(slot)]; });
+    each_operand(node, [&](int slot) { flows = flows || needs_[static_cast<size_t>(slot)]; });
     if (!flows || !node.grad || detaches(node)) continue;
     for (const int slot : node.outputs) {
       if (slot >= 0) needs_[static_cast<size_t>(slot)] = true;
@@ -64,7 +64,7 @@ const std::optional<HeldByHost::Answer>& HeldByHost::ask(size_t n) {
   const TapeNode& node = tape_.nodes()[n];
   if (node.alike >= 0) {
     std::pair<int, std::vector<bool>> key{node.alike, {}};
-    for_each_operand(node, [&](int slot) { key.second.push_back(needs_[static_cast<size_t>(slot)]); });
+    each_operand(node, [&](int slot) { key.second.push_back(needs_[static_cast<size_t>(slot)]); });
     const auto [known, first] = alike_.try_emplace(std::move(key), static_cast<int>(answers_.size()));
     place = known->second;
     if (!first) return answers_[static_cast<size_t>(place)];
@@ -111,7 +111,7 @@ HeldByHost::Root HeldByHost::next_root(int slot) {
   const TapeNode* const maker = tape_.makes(slot) ? tape_.maker(slot) : nullptr;
   if (maker == nullptr || !may_be_view(tape_, *maker)) return {slot, false};
   int first = -1;
-  for_each_operand(*maker, [&](int operand) { first = first < 0 ? operand : first; });
+  each_operand(*maker, [&](int operand) { first = first < 0 ? operand : first; });
   if (first < 0 || first == slot) return {slot, false};
   const auto& answer = ask(static_cast<size_t>(maker - tape_.nodes().data()));
   if (!answer) return {-1, false};
@@ -232,7 +232,7 @@ bool HeldByHost::add_kept(size_t call, const std::vector<bool>& interesting, std
   if (!is_operator_call(node)) return false;
   bool touches = false;
   size_t operands = 0;
-  for_each_operand(node, [&](int slot) {
+  each_operand(node, [&](int slot) {
     ++operands;
     touches = touches || contains(interesting, root(slot).slot);
   });
@@ -245,7 +245,7 @@ bool HeldByHost::add_kept(size_t call, const std::vector<bool>& interesting, std
     if (!found.uncounted && found.slot >= 0) kept[static_cast<size_t>(found.slot)] = true;
   };
   size_t at = 0;
-  for_each_operand(node, [&](int slot) {
+  each_operand(node, [&](int slot) {
     if (answer->operands[at++]) add(slot);
   });
   for (size_t i = 0; i < node.outputs.size(); ++i) {

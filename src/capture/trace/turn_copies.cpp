@@ -93,13 +93,18 @@ void TurnTracing::append_turns(Frame& f, const Loop& loop, int64_t turns) {
     flatten_item(item.get(), at.turns[0].item);
     append_turn(at, turns - at.turn < static_cast<int64_t>(at.turns.size()));
     for (const Appended& each : own_.appended) {
-      PyList_Append(each.list.get(), build(at, each.value).get());
+      const Ref value = build(at, each.value);
+      if (each.front) {
+        PyList_Insert(each.list.get(), 0, value.get());
+      } else {
+        PyList_Append(each.list.get(), value.get());
+      }
     }
   }
   at.turn = turns;
   for (const Appended& each : own_.appended) {
     writes().touch(each.list.get());
-    origins().adopt_added(each.list.get(), "append");
+    origins().adopt_added(each.list.get(), each.front ? "insert" : "append");
   }
   for (size_t i = 0; i < own_.locals.size(); ++i) {
     if (own_.locals[i].kind != Value::Kind::kSame) f.set_local(static_cast<int>(i), build(at, own_.locals[i]).get());

@@ -23,6 +23,11 @@ constexpr size_t kTurnsKept = 5;    // a turn may read what was made three turns
 constexpr int64_t kLeastLeft = 12;  // fewer turns are not worth a look
 constexpr int64_t kMostTries = 4;   // in vain, for each loop
 
+bool is_zero(PyObject* number) {
+  int overflow = 0;
+  return PyLong_CheckExact(number) && PyLong_AsLongLongAndOverflow(number, &overflow) == 0 && overflow == 0;
+}
+
 }  // namespace
 
 bool TurnTracing::may_copy(const Frame& f) const {
@@ -223,12 +228,12 @@ void TurnTracing::writes_to(PyObject* container, PyObject* key) {
   odd("it writes to an object");
 }
 
-void TurnTracing::appends(PyObject* list, PyObject* value) {
+void TurnTracing::appends(PyObject* list, PyObject* value, bool front) {
   if (own_.loops.empty() || born_in_turn(list)) return;
   own_.filled.push_back(list);
   if (!watching()) return;
   if (!PyList_CheckExact(list) || !born(list)) return odd("it appends to what is older than the trace");
-  own_.appended.push_back({Ref::borrow(list), Ref::borrow(value), {}});
+  own_.appended.push_back({Ref::borrow(list), Ref::borrow(value), {}, front});
 }
 
 void TurnTracing::builds(BuildKind kind, PyObject* object) {
@@ -278,7 +283,10 @@ void TurnTracing::calls(const TracedCall& call, const CallPlan& plan) {
     case Kind::kMutator: {
       const bool append = plan.name == "append" && call.keywords() == 0 && plan.target != nullptr;
       PyObject* const value = call.nargs() > 0 ? call.args[call.nargs() - 1] : nullptr;
-      if (append && PyList_CheckExact(plan.target) && value != nullptr) return appends(plan.target, value);
+      const bool front = plan.name == "insert" && call.keywords() == 0 && plan.target != nullptr && call.nargs() >= 2 &&
+                         is_zero(call.args[call.nargs() - 2]);
+      if ((append || front) && PyList_CheckExact(plan.target) && value != nullptr)
+        return appends(plan.target, value, front);
       return writes_to(plan.target, call.nargs() > 0 && plan.target != call.args[0] ? call.args[0] : nullptr);
     }
     case Kind::kModes:

@@ -42,7 +42,8 @@ class TurnTracing final : public TraceFeature {
   void looks_up(PyObject* key);
   void shows(PyObject* value);
   void writes_to(PyObject* container, PyObject* key);
-  void appends(PyObject* list, PyObject* value);
+  /// At the end, or in front of all items.
+  void appends(PyObject* list, PyObject* value, bool front = false);
   void builds(BuildKind kind, PyObject* object);
   void calls(const TracedCall& call, const CallPlan& plan);
   void calls_torch(const TorchFunction& fn);
@@ -120,6 +121,7 @@ class TurnTracing final : public TraceFeature {
   struct Appended {
     Ref list, object;
     Value value;
+    bool front = false;
   };
   using Roles = std::unordered_map<int, Role>;
 

@@ -82,6 +82,26 @@ def of_a_tensor(x):
 
 
 @program(50)
+def filled_from_the_front(x):
+    h, out, both = x.new_zeros(4), [], [x[0]]
+    for t in reversed(range(len(x))):
+        h = torch.tanh(h * 0.5 + x[t])
+        out.insert(0, h)
+        both.append(h)
+        both.insert(0, (t, h * 2))
+    return torch.stack(out), both
+
+
+@program(0)
+def inserted_elsewhere(x):
+    h, out = x.new_zeros(4), []
+    for t in range(len(x)):
+        h = torch.tanh(h * 0.5 + x[t])
+        out.insert(len(out) // 2, h)
+    return torch.stack(out)
+
+
+@program(50)
 def unbound_columns(x):
     h, out = x.new_zeros(TURNS), torch.empty(4, TURNS)
     y = x.t().contiguous().repeat(TURNS // 4, 1)
