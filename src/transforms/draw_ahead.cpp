@@ -19,8 +19,8 @@
 namespace tatara {
 namespace {
 
-constexpr size_t kFewestDraws = 24;        // of each kind
-constexpr size_t kLongestRound = 16;       // draws of a turn
+constexpr size_t kFewestDraws = 24;             // of each kind
+constexpr size_t kLongestRound = 16;            // draws of a turn
 constexpr int64_t kMostDrawnBytes = 256 << 20;  // of the rows, which are there at once
 
 /// Draws one after the other, with none between them, of which each is like the one a round before.

@@ -87,7 +87,10 @@ class WriteJoiner {
 
   Graph join() {
     GraphCopy copy(graph_);
-    for (const Node& node : graph_.nodes()) {
+    const std::vector<bool> needed = needed_when_joined();
+    for (size_t n = 0; n < graph_.num_nodes(); ++n) {
+      if (!needed[n]) continue;
+      const Node& node = graph_.node(static_cast<NodeId>(n));
       const ValueId v = node.outputs.size() == 1 ? node.outputs[0] : kNoValue;
       const auto place = v == kNoValue ? place_.end() : place_.find(v);
       if (place != place_.end()) {
@@ -110,6 +113,36 @@ class WriteJoiner {
   }
 
  private:
+  /// Per node: whether something needs it once writes are joined.
+  std::vector<bool> needed_when_joined() const {
+    std::vector<bool> needed(graph_.num_nodes(), false), read(graph_.num_values(), false);
+    const auto mark = [&](ValueId v) { read[static_cast<size_t>(v)] = true; };
+    for (const GraphOutput& output : graph_.outputs()) {
+      if (output.value != kNoValue) mark(output.value);
+    }
+    for (const InputWrite& write : graph_.input_writes()) mark(write.value);
+    for (size_t n = graph_.num_nodes(); n-- > 0;) {
+      const Node& node = graph_.node(static_cast<NodeId>(n));
+      const bool any = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                   [&](ValueId v) { return read[static_cast<size_t>(v)]; });
+      if (!any && !node.op->nondeterministic) continue;
+      needed[n] = true;
+      const ValueId v = node.outputs.size() == 1 ? node.outputs[0] : kNoValue;
+      const auto place = place_.find(v);
+      const auto part = reads_.find(v);
+      if (place != place_.end()) {
+        const WriteChain& chain = chains_[place->second.first];
+        mark(chain.base);
+        for (const auto& [start, written] : chain.rows) mark(copied_source(written.back().second, node));
+      } else if (part != reads_.end()) {
+        mark(part->second.first);
+      } else {
+        for_each_operand(node, mark);
+      }
+    }
+    return needed;
+  }
+
   static const OpDef& op(const char* name) { return OpRegistry::global().get(name); }
 
   static std::optional<int64_t> whole_number(const Arg& arg) {
@@ -325,7 +358,7 @@ class WriteJoiner {
 Graph join_writes(const Graph& graph, const PassOptions& options) {
   return run_pass("join_writes", graph, options, [&](const Graph& g) {
     WriteJoiner joiner(g);
-    return joiner.find() ? eliminate_dead_code(joiner.join(), options) : g;
+    return joiner.find() ? joiner.join() : g;
   });
 }
 

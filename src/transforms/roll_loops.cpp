@@ -1,5 +1,6 @@
 // Loops that a trace wrote out become nodes again.
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <utility>
@@ -28,6 +29,12 @@ bool joins(const Node& node, bool& stacks) {
   static const OpDef* const cat = &OpRegistry::global().get("cat");
   stacks = node.op == stack;
   return stacks || node.op == cat;
+}
+
+bool writes_part(const Node& node) {
+  static const OpDef* const select = &OpRegistry::global().get("select_scatter");
+  static const OpDef* const slice = &OpRegistry::global().get("slice_scatter");
+  return node.op == select || node.op == slice;
 }
 
 std::optional<int64_t> integer_argument(const Node& node, size_t arg) {
@@ -444,28 +451,37 @@ bool parts_apart(const LoopStretch& stretch) {
 Graph roll_loops(const Graph& graph, bool training, const PassOptions& options,
                  std::vector<std::pair<int, int>>* calls) {
   return run_pass("roll_loops", graph, options, [&](const Graph& g) {
+    // A graph of many turns is copied only where a pass changes it.
+    std::deque<Graph> made;
+    const Graph* now = &g;
+    const auto apply = [&](Graph (*pass)(const Graph&, const PassOptions&)) {
+      now = &made.emplace_back(pass(*now, options));
+    };
     // Gradients of rows, too, are writes to a tensor, where they are part of the graph.
-    Graph now = draw_ahead(join_writes(training ? g : sum_parts(g, options), options), options);
-    bool any = false;
+    const auto any_node = [&](const auto& is) { return std::any_of(now->nodes().begin(), now->nodes().end(), is); };
+    if (!training && any_node(writes_part)) apply(sum_parts);
+    if (any_node(writes_part)) apply(join_writes);
+    if (any_node([](const Node& node) { return node.op->draws(); })) apply(draw_ahead);
     std::vector<NodeRange> closed;
+    bool any = false;
     for (int tries = 0; tries < kMostTries; ++tries) {
       std::string why_not;
-      const std::optional<LoopStretch> stretch = find_stretch(now, kFewestTurns, closed, why_not);
+      const std::optional<LoopStretch> stretch = find_stretch(*now, kFewestTurns, closed, why_not);
       Graph next(g.ctx_ptr());
       const bool rolled =
-          stretch && (!training || parts_apart(*stretch)) && LoopRoller(now, *stretch, training).roll(next, why_not);
+          stretch && (!training || parts_apart(*stretch)) && LoopRoller(*now, *stretch, training).roll(next, why_not);
       if (!why_not.empty()) TATARA_LOG(kPasses, "roll_loops: ", why_not);
       if (!stretch) break;
       if (!rolled) {
         closed.emplace_back(stretch->first, stretch->end());
         continue;
       }
-      if (calls != nullptr) calls->push_back(calls_of(now, *stretch));
+      if (calls != nullptr) calls->push_back(calls_of(*now, *stretch));
       closed.clear();
-      now = std::move(next);
+      now = &made.emplace_back(std::move(next));
       any = true;
     }
-    return any ? eliminate_dead_code(now, options) : g;
+    return any ? eliminate_dead_code(*now, options) : g;
   });
 }
 

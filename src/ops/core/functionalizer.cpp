@@ -3,6 +3,7 @@
 
 #include "ops/core/builder.h"
 #include "ops/core/meta.h"
+#include "ops/core/repeated_calls.h"
 #include "ops/core/view_util.h"
 #include "support/error.h"
 
@@ -226,7 +227,7 @@ std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> a
     return {fresh(builder_.call(*chosen, std::move(choice.args)).front())};
   }
   const bool views = may_alias(op) && op.decompose;
-  const std::vector<ValueId> results = views ? op.decompose(builder_, values) : builder_.call(op, values);
+  const std::vector<ValueId> results = views ? op.decompose(builder_, values) : call_as_before(builder_, op, values);
   std::vector<TensorRef> refs;
   const auto* list =
       args.empty() ? nullptr : std::get_if<TensorList>(&args[0]);  // result i is then a view of element i
