@@ -31,6 +31,14 @@ std::shared_ptr<ExprContext> context() {
 
 }  // namespace
 
+TEST(Graph, TextOfManyNodesLeavesTheMiddleOut) {
+  const std::string text = print_graph(parse_graph(kText, context()), false, 4);
+  EXPECT_EQ(text.find("clamp"), std::string::npos);
+  EXPECT_EQ(text.find("add(%2"), std::string::npos);
+  EXPECT_NE(text.find("permute(%3, [1, 0])\n  ... 2 nodes more\n  %7: f32[2, s0] = slice("), std::string::npos);
+  EXPECT_EQ(print_graph(parse_graph(kText, context()), false, 6), std::string(kText));
+}
+
 TEST(Graph, TextGoesRound) {
   const Graph graph = parse_graph(kText, context());
   EXPECT_EQ(print_graph(graph), std::string(kText));

@@ -33,7 +33,6 @@ constexpr Allowed kAllowed[] = {
      "matches a pattern: writes that fill a weight part by part"},
     {"transforms/part_writes.cpp", "*", "matches a pattern: inverses of views of views"},
     {"transforms/loop_stretch.cpp", "slice", "matches a pattern: parts of a tensor, turn by turn"},
-    {"transforms/draw_ahead.cpp", "select", "rows of what was drawn"},
     {"transforms/roll_loops.cpp", "stack cat unsqueeze select_scatter slice_scatter",
      "matches a pattern: values of all turns in one tensor"},
     {"transforms/join_writes.cpp", "*", "matches a pattern: rows written to a tensor that was just made"},
