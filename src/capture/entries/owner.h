@@ -73,6 +73,8 @@ struct TraceOwner {
   std::set<std::pair<PyObject*, PyObject*>> broken_calls;
   /// Calls that give a copy where the host's meta kernels would have them give their operand.
   RefusedCalls copies;
+  /// Calls of which the host's meta kernels tell another type or layout than its kernels give.
+  RefusedCalls told_wrong;
   /// Functions of NumPy's, whose bodies in Python break the graph: they are calls. To be compared alone.
   std::set<PyObject*> whole_numpy;
   std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced

@@ -284,7 +284,9 @@ Ref TorchTracing::infer_by_host(Recording& call) {
   if (const int other = second != nullptr ? slot_of(second) : -1; other >= 0 && takes_device_of_other(call.fn.name)) {
     call.device = t.tape.slots()[static_cast<size_t>(other)].device;
   }
-  Ref result = call_meta(call.func, args.get(), kwargs.get());
+  const bool told_wrong = is_told_wrong(call.fn.name), unsure = told_wrong || transforms().open() != 0;
+  Ref result = told_wrong ? Ref() : call_meta(call.func, args.get(), kwargs.get());
+  if (!result && unsure && may_try(call)) result = try_out(call.func, args.get(), kwargs.get());
   leave_out_unasked(call.fn.name, args.get(), kwargs.get(), result);
   if (device_argument) call.device = device_argument;
   if (!call.device) call.device = api_.cpu_device;
@@ -388,7 +390,10 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
         call.args = call.cast_args.get();
         call.kwargs = call.cast_kwargs.get();
         break;
-      case Cast::kUnknown: return give_up("under autocast the host decides what " + fn.name + " casts");
+      case Cast::kUnknown:
+        if (PyObject* made = record_under_autocast(fn, func, args, kwargs); made != nullptr || PyErr_Occurred() != nullptr)
+          return made;
+        return give_up("under autocast the host decides what " + fn.name + " casts");
       case Cast::kFailed: return nullptr;
     }
     if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);

@@ -62,6 +62,11 @@ class TorchTracing final : public TraceFeature {
   Ref made_leaf(PyObject* data, bool requires_grad);
   bool can_make_leaf(PyObject* data, PyObject* flag) const;
   Ref infer_by_host(Recording& call);
+  /// Calls that are tried out on other numbers (tried_calls.cpp).
+  bool is_told_wrong(const std::string& name) const;
+  bool may_try(const Recording& call) const;
+  Ref try_out(PyObject* func, PyObject* args, PyObject* kwargs);
+  PyObject* record_under_autocast(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   /// Sparse tensors (foreign_calls.cpp).
   PyObject* record_foreign(Recording& call);
   Ref infer_foreign(const Recording& call, bool other);

@@ -311,6 +311,20 @@ std::string TransformTracing::level_write_problem(const std::string& name, PyObj
   return {};
 }
 
+/// Of torch.batch_norm and torch.instance_norm, which write to their statistics where they do not use them.
+std::string TransformTracing::statistics_problem(const std::string& name, PyObject* args, PyObject* kwargs) const {
+  constexpr Py_ssize_t kMean = 3, kVariance = 4, kOwn = 5;  // places of the operands
+  if (kwargs != nullptr || PyTuple_GET_SIZE(args) <= kOwn) return name + " inside of a transform: it may write to its statistics";
+  if (PyTuple_GET_ITEM(args, kOwn) == Py_False) return {};
+  for (const Py_ssize_t place : {kMean, kVariance}) {
+    PyObject* const written = PyTuple_GET_ITEM(args, place);
+    if (written == Py_None) continue;
+    const Ref operands = Ref::steal(PyTuple_Pack(2, written, PyTuple_GET_ITEM(args, 0)));
+    if (std::string problem = level_write_problem(name, operands.get(), nullptr); !problem.empty()) return problem;
+  }
+  return {};
+}
+
 std::string TransformTracing::level_problem(const std::string& name, PyObject* args, PyObject* kwargs) const {
   if (own_.levels.size() == 1) return {};
   const bool in_place = name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_';
@@ -318,7 +332,7 @@ std::string TransformTracing::level_problem(const std::string& name, PyObject* a
   const bool out = kwargs != nullptr && PyDict_GetItemString(kwargs, "out") != nullptr;
   if (in_place || dunder || out) return level_write_problem(name, args, kwargs);
   if (!own_.open_levels.empty() && (name == "batch_norm" || name == "instance_norm")) {
-    return name + " inside of a transform: it may write to its statistics";
+    return statistics_problem(name, args, kwargs);
   }
   return {};
 }

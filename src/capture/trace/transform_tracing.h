@@ -96,6 +96,7 @@ class TransformTracing final : public TraceFeature {
   bool fills_its_storage(int slot);
   int unwrapped(int slot) const;
   bool is_made_from(int slot, int source) const;
+  std::string statistics_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
   std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
   PyObject* linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* record_calls(PyObject* function, PyObject* tensors);
