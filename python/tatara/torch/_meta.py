@@ -87,8 +87,8 @@ class UnderAutocast:
 
 
 def tried(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-    """The results of a call on numbers of our own, as tensors without data. It is made twice, of other numbers: results whose sizes
-    data decide, and views of operands, are an error.
+    """The results of a call on numbers of our own, as tensors without data. It is made twice, of other numbers: results whose
+    sizes data decide, and views of operands, are an error.
     """
     import torch
     from torch.utils import _pytree
@@ -99,9 +99,9 @@ def tried(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         if like.is_floating_point() or like.is_complex():
             wide = torch.complex128 if like.is_complex() else torch.float64
             made = torch.rand(like.shape, dtype=wide, generator=generator)
-            made = (made * 3).real.floor() + 1 if which else made
+            made = (made.real * 3).floor() if which else made
         else:
-            made = torch.full(like.shape, which)
+            made = torch.arange(like.numel()).reshape(like.shape).add(1) % 3 if which else torch.ones(like.shape)
         own = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
         return own.copy_(made)
 
@@ -132,7 +132,9 @@ def tried(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         raise NotImplementedError("a call that draws random numbers")
     if list(map(word, found[0])) != list(map(word, found[1])):
         raise NotImplementedError("a call whose results data decide")
-    if torch.is_grad_enabled() and any(each.requires_grad for each in _pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)):
+    if torch.is_grad_enabled() and any(
+        each.requires_grad for each in _pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)
+    ):
         for each in found[0]:
             if isinstance(each, torch.Tensor) and (each.is_floating_point() or each.is_complex()):
                 each.requires_grad_()

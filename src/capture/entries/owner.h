@@ -39,6 +39,16 @@ class RefusedCalls {
   std::map<std::tuple<std::string, std::string, int>, std::string> reasons_;
 };
 
+/// What earlier traces of a function have found of single calls.
+struct LearnedCalls {
+  /// Calls that give a copy where the host's meta kernels would have them give their operand.
+  RefusedCalls copies;
+  /// Calls of torch.cond whose functions are no parts of a graph: one of them is called as the predicate falls.
+  RefusedCalls unchosen;
+  /// Calls of which the host's meta kernels tell another type or layout than its kernels give.
+  RefusedCalls told_wrong;
+};
+
 /// A compiled function as the tracer and the runners need it.
 struct TraceOwner {
   EntryCache cache;
@@ -71,10 +81,7 @@ struct TraceOwner {
   std::shared_ptr<DataDecisions> decisions = std::make_shared<DataDecisions>();
   /// Functions by their code, each with the module that it was a method's of, in which a graph broke. To be compared alone.
   std::set<std::pair<PyObject*, PyObject*>> broken_calls;
-  /// Calls that give a copy where the host's meta kernels would have them give their operand.
-  RefusedCalls copies;
-  /// Calls of which the host's meta kernels tell another type or layout than its kernels give.
-  RefusedCalls told_wrong;
+  LearnedCalls learned;
   /// Functions of NumPy's, whose bodies in Python break the graph: they are calls. To be compared alone.
   std::set<PyObject*> whole_numpy;
   std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced

@@ -336,6 +336,11 @@ KnownCall known_call(PyObject* callable) {
     --counts.look_ups;  // one of two
     return known.transform == TransformCall::kCheckpoint ? known : KnownCall();
   }
+  if (std::strcmp(type->tp_name, "CondOp") == 0) {  // torch.ops.higher_order.cond: an object that is called
+    const Ref function = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(callable)), "__call__");
+    const bool python = function && PyFunction_Check(function.get());
+    return python ? known_code(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function.get()))) : KnownCall();
+  }
   // By its name: a look-up must not be what loads NumPy's interface.
   return std::strcmp(type->tp_name, "numpy._ArrayFunctionDispatcher") == 0 ? known_dispatcher(callable) : KnownCall();
 }

@@ -43,6 +43,7 @@ enum class TransformCall : uint8_t {
   kLinearize,
   kRecord,
   kReplay,
+  kChoose,
   kStop,
   kAsks,      // for what is not so while the trace is open
   kAsksOpen,  // whether a level is open

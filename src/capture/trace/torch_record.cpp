@@ -323,9 +323,9 @@ PyObject* TorchTracing::answer_metadata(const Recording& call) {
 
 /// Whether an earlier trace has found so.
 bool TorchTracing::gives_copy_here(const std::string& name) const {
-  if (owner_.copies.empty() || !known_torch(name).is(kMayCopy)) return false;
+  if (owner_.learned.copies.empty() || !known_torch(name).is(kMayCopy)) return false;
   const BreakInfo place = context_.here({});
-  return owner_.copies.reason(name, place.file, place.line) != nullptr;
+  return owner_.learned.copies.reason(name, place.file, place.line) != nullptr;
 }
 
 /// The copy that such a call gives.
@@ -391,7 +391,8 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
         call.kwargs = call.cast_kwargs.get();
         break;
       case Cast::kUnknown:
-        if (PyObject* made = record_under_autocast(fn, func, args, kwargs); made != nullptr || PyErr_Occurred() != nullptr)
+        if (PyObject* made = record_under_autocast(fn, func, args, kwargs);
+            made != nullptr || PyErr_Occurred() != nullptr)
           return made;
         return give_up("under autocast the host decides what " + fn.name + " casts");
       case Cast::kFailed: return nullptr;

@@ -63,11 +63,24 @@ PyObject* TorchTracing::scaled_step(const TracedCall& call) {
   return PyObject_Vectorcall(ours.get(), call.args + self, count, call.kwnames);
 }
 
+/// Our function in place of an object of the host's that is called.
+PyObject* TorchTracing::stand_in_of_object(const TracedCall& call) {
+  if (call.known.stand_in != PackageFunction::kCondOperator) return not_handled();
+  Ref ours;
+  {
+    const Bypass bypass(bypass_);
+    ours = package_function(call.known.stand_in);
+  }
+  std::vector<PyObject*> all{call.callable};
+  all.insert(all.end(), call.args, call.args + call.nargs() + call.keywords());
+  return PyObject_Vectorcall(ours.get(), all.data(), static_cast<size_t>(call.nargs() + 1), call.kwnames);
+}
+
 /// Our function in place of the host's, but where ours calls the host's itself. With gradients on the host's optimizers say what they say.
 PyObject* TorchTracing::stand_in(const Frame& f, const TracedCall& call) {
   const PackageFunction function = call.known.stand_in;
   const bool python = PyFunction_Check(call.callable);
-  if (!python && !PyCFunction_Check(call.callable)) return not_handled();
+  if (!python && !PyCFunction_Check(call.callable)) return stand_in_of_object(call);
   if (python) {
     const std::string file = text_of(f.code()->co_filename);
     if (file.ends_with(package_file(package_entry(function).module))) return not_handled();

@@ -25,6 +25,7 @@ struct Recording {
   int depth = 0;                       // how many levels were open around it
   std::shared_ptr<ExprContext> sizes;  // whose symbols it speaks of, where sizes vary
   std::vector<int64_t> hints;          // and their values in that call
+  bool by_calls = false;               // its calls are made anew, of tensors of any sizes
 };
 
 struct RecordingObject {
@@ -272,12 +273,132 @@ PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) 
   return pair;
 }
 
+/// What a function of torch.cond does with the tensors, which has not happened.
+TransformTracing::Branch TransformTracing::record_branch(PyObject* function, PyObject* tensors) {
+  Trace& t = *trace_;
+  Branch branch;
+  Recording made;
+  for (Py_ssize_t i = 0; branch.problem.empty() && i < PyTuple_GET_SIZE(tensors); ++i) {
+    made.arguments.push_back(transform_operand(PyTuple_GET_ITEM(tensors, i), branch.problem));
+  }
+  if (!branch.problem.empty()) return branch;
+  made.first_level = static_cast<int>(own_.levels.size());
+  const std::vector<int64_t> versions = t.inference.versions();
+  const size_t facts = t.symbols.ctx().guards().size();
+  std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), facts), after;
+  AheadRun run = functions().trace_ahead([&]() -> Ref {
+    Ref result = Ref::steal(PyObject_CallObject(function, tensors));
+    const Bypass bypass(bypass_);
+    after = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
+    return result;
+  });
+  own_.levels.erase(own_.levels.begin() + made.first_level, own_.levels.end());
+  const Bypass bypass(bypass_);
+  branch.problem = run.problem;
+  if (branch.problem.empty()) branch.problem = recording_problem(run.nodes, run.slots, made.arguments, made.reads);
+  const std::vector<int64_t> now = t.inference.versions();
+  for (size_t i = 0; branch.problem.empty() && i < std::min(run.slots, now.size()); ++i) {
+    const int64_t old = i < versions.size() ? std::max<int64_t>(versions[i], 0) : 0;
+    if (now[i] > old) branch.problem = "it writes to a tensor from outside of it";
+  }
+  for (const TapeNode& node : run.nodes) {
+    const bool switched = node.mode != api_.grad_enabled() || step_of(node) != FuncStep::kNone;
+    if (branch.problem.empty() && switched) branch.problem = "it switches gradients";
+    if (branch.problem.empty() && has_size_refs(node)) branch.problem = "its sizes vary";
+  }
+  try {
+    if (branch.problem.empty() && random_nodes(*after, api_) != random_nodes(*before, api_)) {
+      branch.problem = "it draws random numbers";
+    }
+  } catch (const Error& error) {
+    branch.problem = error.message();
+  }
+  std::vector<Ref> types;
+  const auto take = [&](PyObject* o) -> Ref {
+    const int slot = api_.is_tensor(o) ? t.tape.find(o) : -1;
+    if (slot < 0 || static_cast<size_t>(slot) < run.slots || t.tape.slots()[static_cast<size_t>(slot)].input ||
+        t.tape.slots()[static_cast<size_t>(slot)].number) {
+      branch.problem = "it gives what it has not made";
+      return Ref::borrow(o);
+    }
+    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+    types.push_back(
+        Ref::steal(PyTuple_Pack(4, info.dtype.get(), info.sizes.get(), info.strides.get(), info.device.get())));
+    made.results.push_back(slot);
+    return Ref::steal(PyLong_FromSize_t(types.size() - 1));
+  };
+  if (branch.problem.empty()) branch.structure = map_structure(run.returned.get(), take);
+  if (branch.problem.empty() && types.empty()) branch.problem = "it gives no tensors";
+  forget_error();
+  if (!branch.problem.empty()) return branch;
+  branch.reads = made.reads;
+  branch.types = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(types.size())));
+  for (size_t i = 0; i < types.size(); ++i) {
+    PyTuple_SET_ITEM(branch.types.get(), static_cast<Py_ssize_t>(i), types[i].release());
+  }
+  branch.uses = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(made.arguments.size())));
+  for (size_t i = 0; i < made.arguments.size(); ++i) {
+    bool used = false;
+    const auto look = [&](int slot) { used = used || slot == made.arguments[i]; };
+    for (const TapeNode& node : run.nodes) {
+      for_each_slot(node.args.get(), look);
+      for_each_slot(node.kwargs.get(), look);
+    }
+    PyTuple_SET_ITEM(branch.uses.get(), static_cast<Py_ssize_t>(i), PyBool_FromLong(used ? 1 : 0));
+  }
+  made.tape = t.tape.detach(0, 0);
+  made.by_calls = true;
+  for (TapeNode& node : run.nodes) made.tape->add_node(std::move(node));
+  branch.recording = object_of(std::move(made));
+  if (!branch.recording) branch.problem = take_error_text();
+  return branch;
+}
+
+/// Makes the calls of a recording once more, in a trace whose sizes may be others. Null with a Python error set.
+Ref make_calls(const Recording& r, PyObject* values, PyObject* arguments) {
+  std::vector<Ref> env(r.tape->slots().size());
+  const auto fill = [&env](const std::vector<int>& slots, PyObject* tensors) {
+    for (size_t i = 0; i < slots.size(); ++i) {
+      env[static_cast<size_t>(slots[i])] = Ref::borrow(PyTuple_GET_ITEM(tensors, static_cast<Py_ssize_t>(i)));
+    }
+  };
+  fill(r.reads, values);
+  fill(r.arguments, arguments);
+  const auto present = [&env](PyObject* o) {
+    const int slot = slot_of(o);
+    return slot >= 0 ? env[static_cast<size_t>(slot)] : Ref::borrow(o);
+  };
+  for (const TapeNode& node : r.tape->nodes()) {
+    const Ref args = map_structure(node.args.get(), present);
+    const Ref kwargs = node.kwargs ? map_structure(node.kwargs.get(), present) : Ref();
+    const Ref result = args ? Ref::steal(PyObject_Call(node.func.get(), args.get(), kwargs.get())) : Ref();
+    if (!result) return {};
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] < 0) continue;
+      PyObject* each = result.get();
+      if (node.sequence) each = PySequence_Fast_GET_ITEM(result.get(), static_cast<Py_ssize_t>(i));
+      env[static_cast<size_t>(node.outputs[i])] = Ref::borrow(each);
+    }
+  }
+  Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(r.results.size())));
+  for (size_t i = 0; i < r.results.size(); ++i) {
+    PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i),
+                     Py_NewRef(env[static_cast<size_t>(r.results[i])].get()));
+  }
+  return results;
+}
+
 /// (recording, values, arguments) -> results: puts the recording onto the tape once more.
 PyObject* TransformTracing::replay_calls(PyObject* recorded, PyObject* values, PyObject* arguments) {
   Trace& t = *trace_;
   const Recording* recording = recording_of(recorded);
   if (recording == nullptr) return not_handled();
   const Recording& r = *recording;
+  if (r.by_calls) {
+    Ref results = make_calls(r, values, arguments);
+    if (results) mark_born(results.get());
+    return results.release();
+  }
   std::string problem;
   if (r.sizes && r.sizes != t.symbols.ctx_ptr()) problem = "a linear map from another call, whose sizes vary";
   std::vector<int> now(r.tape->slots().size(), -1);

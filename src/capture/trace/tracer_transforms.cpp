@@ -314,8 +314,12 @@ std::string TransformTracing::level_write_problem(const std::string& name, PyObj
 /// Of torch.batch_norm and torch.instance_norm, which write to their statistics where they do not use them.
 std::string TransformTracing::statistics_problem(const std::string& name, PyObject* args, PyObject* kwargs) const {
   constexpr Py_ssize_t kMean = 3, kVariance = 4, kOwn = 5;  // places of the operands
-  if (kwargs != nullptr || PyTuple_GET_SIZE(args) <= kOwn) return name + " inside of a transform: it may write to its statistics";
+  if (kwargs != nullptr || PyTuple_GET_SIZE(args) <= kOwn)
+    return name + " inside of a transform: it may write to its statistics";
   if (PyTuple_GET_ITEM(args, kOwn) == Py_False) return {};
+  const auto batches = [this](int level) { return own_.levels[static_cast<size_t>(level)].kind == Level::Kind::kVmap; };
+  // What is written is no level's own: statistics have neither a history nor a tangent there.
+  if (std::none_of(own_.open_levels.begin(), own_.open_levels.end(), batches)) return {};
   for (const Py_ssize_t place : {kMean, kVariance}) {
     PyObject* const written = PyTuple_GET_ITEM(args, place);
     if (written == Py_None) continue;
@@ -534,6 +538,7 @@ PyObject* TransformTracing::transform_call(TransformCall kind, PyObject* callabl
       return nargs == 1 && api_.is_plain_tensor(raw[0]) ? Py_NewRef(raw[0]) : not_handled();
     case TransformCall::kLinearize: return linearize(raw, nargs, kwnames);
     case TransformCall::kRecord: return nargs == 2 ? record_calls(raw[0], raw[1]) : not_handled();
+    case TransformCall::kChoose: return nargs == 4 ? choose_calls(raw) : not_handled();
     case TransformCall::kReplay: return nargs == 3 ? replay_calls(raw[0], raw[1], raw[2]) : not_handled();
     case TransformCall::kAttachBackward: return nargs == 4 ? functions().attach_backward(callable, raw) : not_handled();
     case TransformCall::kStop:

@@ -101,6 +101,17 @@ class TransformTracing final : public TraceFeature {
   PyObject* linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* record_calls(PyObject* function, PyObject* tensors);
   PyObject* replay_calls(PyObject* recorded, PyObject* values, PyObject* arguments);
+  /// What a function of torch.cond would do (tracer_cond.cpp).
+  struct Branch {
+    std::string problem;     // why it is no part of a graph
+    Ref recording;           // for replay_calls()
+    Ref structure;           // what it returns, with the places of tensors among its results in their stead
+    std::vector<int> reads;  // slots of what it reads beside its operands
+    Ref types;               // of its results
+    Ref uses;                // whether it uses each operand
+  };
+  Branch record_branch(PyObject* function, PyObject* tensors);
+  PyObject* choose_calls(PyObject* const* args);
   std::string recording_problem(const std::vector<TapeNode>& nodes, size_t slots, const std::vector<int>& arguments,
                                 std::vector<int>& reads) const;
 

@@ -23,9 +23,9 @@ bool writes_to_operand(std::string_view name, PyObject* kwargs) {
 
 /// Whether an earlier trace has found that the host's kernel for tensors without data tells something else.
 bool TorchTracing::is_told_wrong(const std::string& name) const {
-  if (owner_.told_wrong.empty()) return false;
+  if (owner_.learned.told_wrong.empty()) return false;
   const BreakInfo place = context_.here({});
-  return owner_.told_wrong.reason(name, place.file, place.line) != nullptr;
+  return owner_.learned.told_wrong.reason(name, place.file, place.line) != nullptr;
 }
 
 bool TorchTracing::may_try(const Recording& call) const {
