@@ -70,9 +70,7 @@ class _Pair:
         self, recordings: tuple[Any, Any], first_reads: int, uses: tuple[tuple[bool, ...], ...], types: tuple[Any, ...]
     ) -> None:
         def compiled(recording: Any) -> Any:
-            return CompiledFunction(
-                lambda values, tensors: _replay(recording, values, tensors), None, False, None, False
-            )
+            return CompiledFunction(lambda values, tensors: _replay(recording, values, tensors))
 
         self._functions = [compiled(recording) for recording in recordings]
         self._recordings, self._first_reads, self._uses, self._types = recordings, first_reads, uses, types
@@ -93,7 +91,7 @@ class _Pair:
                 given, place = (tensors, used[0]) if used[0] < count else (values[which], used[0] - count)
                 given[place] = _Beside.apply(given[place], False, *idle)
         found = self._functions[which](tuple(values[which]), tuple(tensors))
-        if not wanted and not any([t._is_view() or t.is_inference() for t in found]):
+        if not wanted and not any(t._is_view() or t.is_inference() for t in found):
             return list(found)  # nobody else has their memory
         taken = {t.untyped_storage().data_ptr() for t in operands}
         results = []

@@ -64,6 +64,38 @@ void TraceOwner::note_unfit(PyCodeObject* code, int offset, const std::string& r
   breaks.push_back(std::move(why));
 }
 
+namespace {
+
+/// Each root, and what is in those that are tuples, until one is as asked for.
+template <typename Is>
+bool any_root(const std::vector<PyObject*>& roots, Is&& is) {
+  return std::ranges::any_of(roots, [&](PyObject* root) {
+    if (root == nullptr || is(root)) return root != nullptr;
+    for (Py_ssize_t i = 0; PyTuple_Check(root) && i < PyTuple_GET_SIZE(root); ++i) {
+      if (is(PyTuple_GET_ITEM(root, i))) return true;
+    }
+    return false;
+  });
+}
+
+}  // namespace
+
+void TraceOwner::note_unfit_classes(const std::vector<PyObject*>& roots, const TorchApi& api) {
+  any_root(roots, [&](PyObject* o) {
+    const bool other = api.is_tensor(o) && !api.is_plain_tensor(o) && !api.is_foreign(o);
+    if (other) learned.unfit_classes.insert(Py_TYPE(o));
+    return false;
+  });
+}
+
+bool TraceOwner::is_unfit(const PyCodeObject* code, int offset, const std::vector<PyObject*>& roots) const {
+  if (learned.unfit_classes.empty() || fullgraph) return false;
+  PyObject* const place = reinterpret_cast<PyObject*>(const_cast<PyCodeObject*>(code));
+  const auto known = unfit.lower_bound({place, offset, std::string()});
+  if (known == unfit.end() || std::get<0>(*known) != place || std::get<1>(*known) != offset) return false;
+  return any_root(roots, [this](PyObject* o) { return learned.unfit_classes.contains(Py_TYPE(o)); });
+}
+
 void disable(int change) { t_disabled += change; }
 bool disabled_here() { return t_disabled > 0; }
 

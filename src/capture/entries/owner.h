@@ -45,6 +45,8 @@ struct LearnedCalls {
   RefusedCalls copies;
   /// Calls of torch.cond whose functions are no parts of a graph: one of them is called as the predicate falls.
   RefusedCalls unchosen;
+  /// Classes of tensors that no trace takes for an input. To be compared alone.
+  std::set<PyTypeObject*> unfit_classes;
   /// Calls of which the host's meta kernels tell another type or layout than its kernels give.
   RefusedCalls told_wrong;
 };
@@ -89,6 +91,10 @@ struct TraceOwner {
   /// The report says once why nothing of the function is compiled.
   void note_generator(const PyCodeObject& code);
   void note_unfit(PyCodeObject* code, int offset, const std::string& reason);
+  /// The classes of tensors among the roots that are not plain, as a trace has just found.
+  void note_unfit_classes(const std::vector<PyObject*>& roots, const TorchApi& api);
+  /// Whether a trace of these roots at the point would find again that it cannot begin, which costs more than many a call.
+  bool is_unfit(const PyCodeObject* code, int offset, const std::vector<PyObject*>& roots) const;
   /// Whether one more entry may be made where `code` stands at `offset`; `failed`: the guard that failed last. At the limit
   /// (the option recompile_limit) that is told once: in the report and by a warning; 0 then, and -1 with a Python error
   /// set when there is one. Modules of one class share their code: each set of modules among the roots has a limit of its own.

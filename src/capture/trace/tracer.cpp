@@ -487,6 +487,7 @@ bool Tracer::begin_call(Frame& f) {
 }
 
 bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places, size_t cells_from) {
+  if (!context_.dry_run && owner_.is_unfit(f.code(), f.offset(), roots)) return false;
   vm_sees_frames();  // from here on
   const SignalsWait wait;
   ++bypass_;
@@ -535,6 +536,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   }
   if (!unfit.empty()) {
     owner_.note_unfit(f.code(), f.offset(), unfit);
+    owner_.note_unfit_classes(roots, api_);
     return false;
   }
   log_unknown_rows();
