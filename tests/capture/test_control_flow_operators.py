@@ -199,7 +199,7 @@ class TestCondByTensors:
         for size in (3, 4, 5, 6, 7, 8):
             for sign in (1, -1, 1):
                 same(compiled(torch.ones(size) * sign), plain(torch.ones(size) * sign))
-        assert tatara.stats()["recompiles"] <= 3
+        assert tatara.stats()["recompiles"] <= 4
 
     def test_a_loop_inside(self) -> None:
         def f(x: Tensor) -> Tensor:

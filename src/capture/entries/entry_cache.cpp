@@ -296,7 +296,15 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
     refused_inference_ = true;
     outcome = Outcome::kTape;
   }
-  if (outcome == Outcome::kDone) return tape->set_classes(env, api) ? Ran::kDone : Ran::kFailed;
+  if (outcome == Outcome::kDone) {
+    refusals_ = 0;
+    return tape->set_classes(env, api) ? Ran::kDone : Ran::kFailed;
+  }
+  // Call by call costs more than the program itself.
+  if (outcome == Outcome::kRefused && ++refusals_ > kMostRefusals && PyErr_Occurred() == nullptr &&
+      transaction.undo()) {
+    return Ran::kAgain;
+  }
   if (outcome == Outcome::kFailed && take_late_failure()) {
     // What was kept need not be put back but for random numbers: it is the run's own memory.
     forget_error();

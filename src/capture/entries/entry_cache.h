@@ -100,7 +100,7 @@ struct Entry {
   std::vector<std::string> guard_lines() const { return guards.lines({tape.get(), runner.get(), code, offset}); }
   enum class Ran : uint8_t {
     kDone,
-    kAgain,   ///< an operator failed; nothing has happened, and the program itself is to run, to its own error
+    kAgain,  ///< an operator failed, or operands are never as compiled for; nothing has happened, and the program itself is to run
     kFailed,  ///< with a Python error set
   };
   /// Runs the graph, or the tape in its place: casts are part of both, so autocast is off meanwhile.
@@ -117,6 +117,8 @@ struct Entry {
   bool holds_inference(const std::vector<Ref>& env, const TorchApi& api) const;
 
   mutable bool ended_ = false;
+  static constexpr int kMostRefusals = 3;
+  mutable int refusals_ = 0;                // runs one after the other whose operands were not as compiled for
   mutable bool refused_inference_ = false;  // some run has failed with tensors of inference mode among its inputs
 };
 

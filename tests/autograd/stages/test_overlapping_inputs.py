@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -62,3 +64,32 @@ def test_inputs_that_nobody_writes_to_may_overlap() -> None:
             same(ours, theirs)
     assert grown["fallbacks"] == 0
     assert grown["kernels_launched"] > 0
+
+
+def test_inputs_that_always_overlap_are_the_programs_own_to_run() -> None:
+    """Call by call a graph costs more than the program. Where they are apart again the graph runs."""
+
+    def program(a: Tensor, b: Tensor) -> Tensor:
+        a.mul_(0.5)
+        return (a + b).sin()
+
+    def names(*args: Tensor) -> list[str]:
+        seen: list[str] = []
+        sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            compiled(*args)
+        finally:
+            sys.setprofile(None)
+        return seen
+
+    compiled = tatara.compile(program)
+    base, twin = torch.randn(8), torch.randn(8)
+    twin.copy_(base)
+    apart = torch.randn(4), torch.randn(4)
+    compiled(*apart)
+    for _ in range(6):
+        same(compiled(base[:4], base[2:6]), program(twin[:4], twin[2:6]))
+        same(base, twin)
+    assert "program" in names(base[:4], base[2:6])
+    assert "program" not in names(*apart)
+    assert "program" not in names(base[:4], base[2:6])
