@@ -162,7 +162,7 @@ Found find_and_run(TraceOwner& owner, PyObject* code, CallScratch::Lease& call, 
   using Next = Found::Next;
   std::shared_ptr<Entry> entry =
       owner.cache.find(code, 0, call->roots.data(), call->roots.size(), api, call->objects, failed);
-  if (entry == nullptr) return {};
+  if (entry == nullptr) return {owner.leaves_alone(code, call->roots) ? Next::kOriginal : Next::kMissed};
   ++stats().guard_hits;
   if (entry->end == Entry::End::kEager && !entry->callees) return {Next::kOriginal};
   if (entry->end != Entry::End::kReturn) return {Next::kTrace, nullptr, std::move(entry)};

@@ -288,20 +288,20 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   const InferenceMode mode(api, in_inference);
   const Ref random = tape->draws_before_made() ? generator_states(api) : Ref();
   take_late_failure();
-  const bool by_tape = refused_inference_ && holds_inference(env, api);
+  const bool by_tape = refused_.inference && holds_inference(env, api);
   Outcome outcome = by_tape ? Outcome::kRefused : Outcome::kFailed;
   if (!by_tape && clear_gradients(env)) outcome = runner->run(*tape, env, api);
   if (outcome == Outcome::kFailed && PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_RuntimeError) != 0 &&
       holds_inference(env, api)) {
-    refused_inference_ = true;
+    refused_.inference = true;
     outcome = Outcome::kTape;
   }
   if (outcome == Outcome::kDone) {
-    refusals_ = 0;
+    refused_.runs = 0;
     return tape->set_classes(env, api) ? Ran::kDone : Ran::kFailed;
   }
   // Call by call costs more than the program itself.
-  if (outcome == Outcome::kRefused && ++refusals_ > kMostRefusals && PyErr_Occurred() == nullptr &&
+  if (outcome == Outcome::kRefused && ++refused_.runs > kMostRefusals && PyErr_Occurred() == nullptr &&
       transaction.undo()) {
     return Ran::kAgain;
   }

@@ -118,8 +118,11 @@ struct Entry {
 
   mutable bool ended_ = false;
   static constexpr int kMostRefusals = 3;
-  mutable int refusals_ = 0;                // runs one after the other whose operands were not as compiled for
-  mutable bool refused_inference_ = false;  // some run has failed with tensors of inference mode among its inputs
+  struct Refused {
+    int runs = 0;            // one after the other whose operands were not as compiled for
+    bool inference = false;  // some run has failed with tensors of inference mode among its inputs
+  };
+  mutable Refused refused_;
 };
 
 /// The end of what gets no entry: its frame runs in eager, and functions that it calls may have entries of their own.

@@ -96,6 +96,12 @@ bool TraceOwner::is_unfit(const PyCodeObject* code, int offset, const std::vecto
   return any_root(roots, [this](PyObject* o) { return learned.unfit_classes.contains(Py_TYPE(o)); });
 }
 
+bool TraceOwner::leaves_alone(PyObject* code, const std::vector<PyObject*>& roots) {
+  constexpr int kMost = 8;  // calls in which functions below may have found something
+  return is_unfit(reinterpret_cast<PyCodeObject*>(code), 0, roots) && ++learned.unfit_calls > kMost &&
+         !cache.callees_pay(code);
+}
+
 void disable(int change) { t_disabled += change; }
 bool disabled_here() { return t_disabled > 0; }
 

@@ -47,6 +47,7 @@ struct LearnedCalls {
   RefusedCalls unchosen;
   /// Classes of tensors that no trace takes for an input. To be compared alone.
   std::set<PyTypeObject*> unfit_classes;
+  int unfit_calls = 0;  // with such inputs
   /// Calls of which the host's meta kernels tell another type or layout than its kernels give.
   RefusedCalls told_wrong;
 };
@@ -95,6 +96,8 @@ struct TraceOwner {
   void note_unfit_classes(const std::vector<PyObject*>& roots, const TorchApi& api);
   /// Whether a trace of these roots at the point would find again that it cannot begin, which costs more than many a call.
   bool is_unfit(const PyCodeObject* code, int offset, const std::vector<PyObject*>& roots) const;
+  /// Whether a call of such roots is best left alone: functions below have found nothing to compile either.
+  bool leaves_alone(PyObject* code, const std::vector<PyObject*>& roots);
   /// Whether one more entry may be made where `code` stands at `offset`; `failed`: the guard that failed last. At the limit
   /// (the option recompile_limit) that is told once: in the report and by a warning; 0 then, and -1 with a Python error
   /// set when there is one. Modules of one class share their code: each set of modules among the roots has a limit of its own.

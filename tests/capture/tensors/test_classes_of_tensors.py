@@ -271,3 +271,27 @@ def test_nobody_knows_the_call() -> None:
     for _ in range(3):
         x = torch.randn(3)
         same(compiled(x), program(x))
+
+
+def test_inputs_that_no_trace_takes_are_left_alone() -> None:
+    """After some calls nobody looks at what such a call does; other inputs are compiled as before."""
+
+    class Counted(Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    def program(x: Tensor) -> Tensor:
+        return (x * 2).relu() + x.sin()
+
+    compiled = tatara.compile(program)
+    x = torch.randn(4)
+    for _ in range(20):
+        same(compiled(x.as_subclass(Counted)), program(x.as_subclass(Counted)))
+    tried = tatara.stats()["fallbacks"]
+    assert tried < 10
+    for _ in range(3):
+        same(compiled(x), program(x))
+    assert tatara.stats()["graphs"] == 1 and tatara.stats()["guard_hits"] == 2
+    same(compiled(x.as_subclass(Counted)), program(x.as_subclass(Counted)))
+    assert tatara.stats()["fallbacks"] == tried
