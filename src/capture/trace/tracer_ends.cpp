@@ -327,7 +327,8 @@ bool TraceEnds::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   const Tape& tape = trace_->tape;
   const TapeNode& node = tape.nodes()[tape.nodes_done()];
   RefusedCalls& known = tape.copies() ? owner_.learned.copies : owner_.learned.told_wrong;
-  if (known.add(node.name, node.location.file, node.location.line, tape.mismatch())) {
+  const bool again = tape.copies() || !is_of_library(node.name);
+  if (again && known.add(node.name, node.location.file, node.location.line, tape.mismatch())) {
     retrace_ = true;
     return true;
   }

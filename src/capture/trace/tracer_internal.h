@@ -8,6 +8,7 @@
 namespace tatara::capture {
 
 /// A call of the host's on meta tensors, which tells what its results are. Null with a Python error set.
+bool is_of_library(std::string_view name);
 Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs);
 
 /// Two tensors that stand for a foreign one: of its layout, type and sizes, with other elements. Null with a Python error set.

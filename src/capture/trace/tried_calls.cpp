@@ -21,6 +21,9 @@ bool writes_to_operand(std::string_view name, PyObject* kwargs) {
 
 }  // namespace
 
+/// What a library's operator does beside its results nobody knows.
+bool is_of_library(std::string_view name) { return name.find("::") != std::string_view::npos; }
+
 /// Whether an earlier trace has found that the host's kernel for tensors without data tells something else.
 bool TorchTracing::is_told_wrong(const std::string& name) const {
   if (owner_.learned.told_wrong.empty()) return false;
@@ -30,7 +33,7 @@ bool TorchTracing::is_told_wrong(const std::string& name) const {
 
 bool TorchTracing::may_try(const Recording& call) const {
   if (call.fn.kind != TorchKind::kRecord || call.tensors == 0 || !call.values.empty()) return false;
-  if (writes_to_operand(call.fn.name, call.tape_kwargs.get())) return false;
+  if (writes_to_operand(call.fn.name, call.tape_kwargs.get()) || is_of_library(call.fn.name)) return false;
   bool on_cpu = true;
   const auto look = [&](int slot) {
     const Ref kind = attr(trace_->tape.slots()[static_cast<size_t>(slot)].device.get(), "type");
