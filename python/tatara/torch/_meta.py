@@ -99,9 +99,11 @@ def tried(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         if like.is_floating_point() or like.is_complex():
             wide = torch.complex128 if like.is_complex() else torch.float64
             made = torch.rand(like.shape, dtype=wide, generator=generator)
-            made = (made.real * 3).floor() if which else made
+            made = (made.real * 3).floor() if which == 1 else made
+        elif which == 1:
+            made = torch.arange(like.numel()).reshape(like.shape).add(1) % 3
         else:
-            made = torch.arange(like.numel()).reshape(like.shape).add(1) % 3 if which else torch.ones(like.shape)
+            made = torch.ones(like.shape)
         own = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
         return own.copy_(made)
 
@@ -115,16 +117,23 @@ def tried(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     def word(value: Any) -> Any:
         return (value.shape, value.stride(), value.dtype) if isinstance(value, torch.Tensor) else value
 
-    found = []
+    found: list[list[Any]] = []
     state = torch.get_rng_state()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for which in range(2):
+        for which in range(3):  # the second time with zeros among them
+            if len(found) == 2:
+                break
             generator.manual_seed(which)
             operands = _pytree.tree_map_only(torch.Tensor, numbers, (args, kwargs or {}))
             tensors = [each for each in _pytree.tree_leaves(operands) if isinstance(each, torch.Tensor)]
             places = {each.untyped_storage().data_ptr() for each in tensors} - {0}
-            result = function(*operands[0], **operands[1])
+            try:
+                result = function(*operands[0], **operands[1])
+            except RuntimeError:
+                if which == 1:
+                    continue  # zeros are an error
+                raise
             made = [without_data(each) for each in (result if isinstance(result, (tuple, list)) else (result,))]
             found.append(made)
     if not torch.equal(state, torch.get_rng_state()):
