@@ -32,6 +32,7 @@ constexpr int kMostNodes = 64;            // that compute the matrix
 constexpr int64_t kMostWeighed = 64;      // rows, for which tensor cores multiply weights as they are computed, and
 constexpr int64_t kMostUnpacked = 128;    // where weights are unpacked, which a kernel of its own takes longer for
 constexpr int64_t kAlignedHalves = 8;     // with which rows of half types begin, for loads of 16 bytes
+constexpr int64_t kLeastAcross = 4;       // weights of a word, whose neighbours are of other results
 constexpr int64_t kLeastWords = 4;        // that a thread of these computes at once, and four threads beside each other
 
 int64_t known(Expr e) { return e.is_const() ? e.const_value() : 0; }
@@ -45,8 +46,9 @@ struct Packing {
 /// What computes the weight, up to inputs and results of other kernels.
 class Chain {
  public:
-  Chain(const Graph& g, const std::vector<int>& uses, ValueId weight)
-      : g_(g), uses_(uses), element_bytes_(dtype_size(g.type(weight).dtype)) {
+  /// `across`: the last dim is the results', else what is summed over.
+  Chain(const Graph& g, const std::vector<int>& uses, ValueId weight, bool across)
+      : g_(g), uses_(uses), element_bytes_(dtype_size(g.type(weight).dtype)), across_(across) {
     walk(weight);
   }
   bool computed() const { return computed_; }
@@ -109,12 +111,14 @@ class Chain {
       return;
     }
     // Words beside each of which several shifts stand.
-    const int64_t last = known(out.sizes.back());
+    if (out.sizes.size() < (across_ ? 3 : 2)) return;
+    const size_t d = out.sizes.size() - (across_ ? 2 : 1);
+    const int64_t last = known(out.sizes[d]);
     bool spread = false;
     for_each_operand(node, [&](ValueId v) {
       const TensorType& type = g_.type(v);
-      const bool words = is_integral(type.dtype) && type.dim() == out.dim() && type.dim() > 1;
-      spread = spread || (words && (type.sizes.back().is_const(1) || type.strides.back().is_const(0)));
+      const bool words = is_integral(type.dtype) && type.dim() == out.dim();
+      spread = spread || (words && (type.sizes[d].is_const(1) || type.strides[d].is_const(0)));
     });
     if (spread && last > 1 && last <= static_cast<int64_t>(kMostPacked)) packings_.push_back({last, 1});
   }
@@ -122,6 +126,7 @@ class Chain {
   const Graph& g_;
   const std::vector<int>& uses_;
   const int64_t element_bytes_;
+  const bool across_;
   std::set<ValueId> seen_;
   std::vector<Packing> packings_;
   double bytes_ = 0;
@@ -193,8 +198,9 @@ bool can_weigh(const TensorType& a, const TensorType& b, const Thin& thin, const
     return false;
   const Packing& p = thin.packing;
   const int64_t parts = p.parts, words = thin.inner / parts;
+  // Across, threads read single words: of those that hold many weights they are few.
   return is_low_precision(a.dtype) && a.dtype == b.dtype && words % (4 * kLeastWords) == 0 &&
-         (parts == 1 || p.run == 1 || p.run % kLeastWords == 0);
+         (!thin.across || parts >= kLeastAcross) && (parts == 1 || p.run == 1 || p.run % kLeastWords == 0);
 }
 
 std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, const Node& node,
@@ -216,11 +222,12 @@ std::optional<Thin> thin_product(const Graph& g, const std::vector<int>& uses, c
   if (thin.inner < kLeastInner || thin.outer < kLeastOuter || thin.outer * thin.inner < kLeastElements)
     return std::nullopt;
   thin.across = !along(thin.weight_left ? a : b, thin.weight_left ? 1 : 0);
-  if (thin.across && (form->vector || thin.weight_left || a.device.kind == DeviceKind::kCuda || !along(b, 1)))
-    return std::nullopt;
-  const Chain chain(g, uses, thin.weight_left ? left->value : right->value);
-  if (!thin.across) thin.packing = chain.packing(thin.inner);
+  if (thin.across && (form->vector || thin.weight_left || !along(b, 1))) return std::nullopt;
+  const bool on_gpu = a.device.kind == DeviceKind::kCuda;
+  const Chain chain(g, uses, thin.weight_left ? left->value : right->value, thin.across);
+  if (!thin.across || on_gpu) thin.packing = chain.packing(thin.inner);
   thin.weighed = can_weigh(a, b, thin, options);
+  if (thin.across && on_gpu && !thin.weighed) return std::nullopt;
   const int64_t most = !thin.weighed ? kMostRows : thin.packing.parts > 1 ? kMostUnpacked : kMostWeighed;
   const bool known_rows = thin.rows.is_const();
   const int64_t count = known_rows ? thin.rows.const_value() : 0;
@@ -248,8 +255,8 @@ class Writer {
     ValueId weight =
         widened(std::get<TensorArg>(node_.args[thin_.form.left + (thin_.weight_left ? 0 : 1)]).value, wide);
     ValueId rows = std::get<TensorArg>(args[thin_.form.left + (thin_.weight_left ? 1 : 0)]).value;
-    if (thin_.across) return across(args, rows, weight, type);
     if (thin_.weighed) return weighed(args, rows, weight, type);
+    if (thin_.across) return across(args, rows, weight, type);
     if (thin_.form.vector) rows = b_.unsqueeze(rows, 1);
     (thin_.weight_left ? rows : weight) = b_.permute(thin_.weight_left ? rows : weight, {1, 0});
     TensorList row_parts = parts_of(b_.cast(rows, wide), thin_.rows, thin_.weight_left ? 0 : 1, true);

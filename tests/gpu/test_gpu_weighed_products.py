@@ -74,6 +74,22 @@ def shifts(outer: int, inner: int, dtype: torch.dtype) -> tuple[Program, Operand
     return program, [packed, torch.arange(0, 8, 2, device="cuda", dtype=torch.uint8), scales(outer, 1, dtype)]
 
 
+def gptq(outer: int, inner: int, dtype: torch.dtype) -> tuple[Program, Operands]:
+    """Words of 32 bits along k, whose neighbours are of other results; zero points packed along results."""
+
+    def program(x: Tensor, words: Tensor, zeros: Tensor, s: Tensor, by: Tensor) -> Tensor:
+        w = (words.unsqueeze(1) >> by.unsqueeze(-1)) & 15
+        z = ((zeros.unsqueeze(2) >> by) & 15).reshape(s.shape)
+        w = w.reshape(s.shape[0], -1, outer) - z.unsqueeze(1)
+        return x @ (w.to(x.dtype) * s.unsqueeze(1)).reshape(inner, outer)
+
+    whole = torch.iinfo(torch.int32)
+    words = torch.randint(whole.min, whole.max, (inner // 8, outer), dtype=torch.int32, device="cuda")
+    zeros = torch.randint(whole.min, whole.max, (inner // 64, outer // 8), dtype=torch.int32, device="cuda")
+    by = torch.arange(0, 32, 4, device="cuda", dtype=torch.int32)
+    return program, [words, zeros, scales(inner // 64, outer, dtype), by]
+
+
 def levels(outer: int, inner: int, dtype: torch.dtype) -> tuple[Program, Operands]:
     def program(x: Tensor, p: Tensor, table: Tensor, s: Tensor) -> Tensor:
         w = table[torch.stack([p >> 4, p & 15], -1).reshape(outer, -1).long()]
@@ -98,6 +114,7 @@ KINDS: dict[str, Callable[[int, int, torch.dtype], tuple[Program, Operands]]] = 
     "halves": halves,
     "shifts": shifts,
     "levels": levels,
+    "gptq": gptq,
     "e4m3": float8(torch.float8_e4m3fn),
     "e5m2": float8(torch.float8_e5m2),
 }
@@ -129,7 +146,7 @@ def test_as_exact_as_eager(kind: str, rows: int, dtype: torch.dtype) -> None:
     check(program, torch.randn(rows, inner, device="cuda", dtype=dtype), weight)
 
 
-@pytest.mark.parametrize("kind", ["int4", "halves", "shifts", "levels"])
+@pytest.mark.parametrize("kind", ["int4", "halves", "shifts", "levels", "gptq"])
 @pytest.mark.parametrize("rows", [65, 100, 128])
 def test_more_rows_of_packed_weights(kind: str, rows: int) -> None:
     program, weight = KINDS[kind](200, 512, torch.bfloat16)

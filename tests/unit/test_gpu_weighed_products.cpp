@@ -50,6 +50,40 @@ std::string int4_weight(const std::string& rows, bool halves) {
 })";
 }
 
+/// Four numbers a byte, by shifts that a tensor says.
+std::string shifted_weight(const std::string& rows) {
+  return "graph(%0: u8[256, 256]@cuda:0, %1: u8[4]@cuda:0, %2: bf16[" + rows +
+         R"(, 1024]@cuda:0, %3: bf16[256, 1]@cuda:0) {
+  %4: u8[256, 256, 1]@cuda:0 = unsqueeze(%0, 2)
+  %5: u8[256, 256, 4]@cuda:0 = bitwise_right_shift(%4, %1)
+  %6: u8[256, 256, 4]@cuda:0 = bitwise_and(%5, 3)
+  %7: u8[256, 1024]@cuda:0 = view(%6, [256, 1024])
+  %8: bf16[256, 1024]@cuda:0 = cast(%7, bf16)
+  %9: bf16[256, 1024]@cuda:0 = mul(%8, %3)
+  %10: bf16[)" +
+         rows + R"(, 256]@cuda:0 = linear(%2, %9, None)
+  return (%10)
+})";
+}
+
+/// Eight numbers a word of 32 bits along k, with neighbours of other results beside each other, as GPTQ has them.
+std::string gptq_weight(const std::string& rows) {
+  return "graph(%0: i32[128, 256]@cuda:0, %1: i32[1, 8, 1]@cuda:0, %2: bf16[" + rows +
+         R"(, 1024]@cuda:0, %3: bf16[8, 256]@cuda:0) {
+  %4: i32[128, 1, 256]@cuda:0 = unsqueeze(%0, 1)
+  %5: i32[128, 8, 256]@cuda:0 = bitwise_right_shift(%4, %1)
+  %6: i32[128, 8, 256]@cuda:0 = bitwise_and(%5, 15)
+  %7: i32[8, 128, 256]@cuda:0 = view(%6, [8, 128, 256])
+  %8: bf16[8, 128, 256]@cuda:0 = cast(%7, bf16)
+  %9: bf16[8, 1, 256]@cuda:0 = unsqueeze(%3, 1)
+  %10: bf16[8, 128, 256]@cuda:0 = mul(%8, %9)
+  %11: bf16[1024, 256]@cuda:0 = view(%10, [1024, 256])
+  %12: bf16[)" +
+         rows + R"(, 256]@cuda:0 = mm(%2, %11)
+  return (%12)
+})";
+}
+
 const loops::WeighedProduct* weighed(const Schedule& s) {
   return s.kernels.size() == 1 ? loops::find_statement<loops::WeighedProduct>(s.kernels[0]->body) : nullptr;
 }
@@ -61,12 +95,13 @@ Schedule schedule_text(const std::string& text) {
 TEST(GpuWeighedProducts, OneKernelThatTheAssemblerTakes) {
   LlvmProvider* llvm = llvm_for_tests();
   for (const char* rows : {"1", "8", "12", "32", "50", "64"}) {
-    for (const std::string& text : {int8_weight(rows), int4_weight(rows, false), int4_weight(rows, true)}) {
+    for (const std::string& text :
+         {int8_weight(rows), int4_weight(rows, false), int4_weight(rows, true), shifted_weight(rows)}) {
       const Schedule s = schedule_text(text);
       ASSERT_EQ(s.plan.steps.size(), 1U) << text;
       const loops::WeighedProduct* const product = weighed(s);
       ASSERT_TRUE(product != nullptr) << text;
-      EXPECT_EQ(product->words, 16);
+      EXPECT_EQ(product->words * product->parts(), product->parts() == 1 ? 16 : 32);
       EXPECT_LE(loops::WeighedLayout::of(*product).shared_bytes(), loops::WeighedLayout::kMostShared);
       const std::string printed = loops::print_kernel(*s.kernels[0]);
       EXPECT_EQ(loops::print_kernel(loops::parse_kernel(printed)), printed);
@@ -79,6 +114,20 @@ TEST(GpuWeighedProducts, OneKernelThatTheAssemblerTakes) {
     }
   }
   if (llvm == nullptr || !has_assembler()) GTEST_SKIP() << "no LLVM, or no ptxas";
+}
+
+TEST(GpuWeighedProducts, WordsBesideEachOtherOfOtherResults) {
+  for (const char* rows : {"1", "8", "40", "128"}) {
+    const Schedule s = schedule_text(gptq_weight(rows));
+    ASSERT_EQ(s.plan.steps.size(), 1U);
+    const loops::WeighedProduct* const product = weighed(s);
+    ASSERT_TRUE(product != nullptr);
+    EXPECT_EQ(product->parts(), 8);
+    LlvmProvider* llvm = llvm_for_tests();
+    if (llvm == nullptr || !has_assembler()) GTEST_SKIP() << "no LLVM, or no ptxas";
+    const Assembled code = assemble(*llvm, *s.kernels[0]);
+    EXPECT_TRUE(code.good && !code.spills()) << code.log << loops::print_kernel(*s.kernels[0]);
+  }
 }
 
 TEST(GpuWeighedProducts, NotOfMoreRowsThanPay) {

@@ -95,10 +95,11 @@ MetaFn binary_row_meta(const BinaryRow& row) {
     if (row.op == Op::kNextafter && compute_dtype(common) != common) {
       throw Unsupported("nextafter of half types runs by the host");
     }
+    // Shifts past the width have torch's results, but a number that its type does not hold is an error.
+    const bool shift = row.op == Op::kShl || row.op == Op::kShr;
     const bool integer_division = row.op == Op::kFloorDiv || row.op == Op::kMod || row.op == Op::kFmod ||
-                                  row.op == Op::kShl || row.op == Op::kShr;
-    // Division by an integer zero raises, and shifts past the width have torch's own results: only known numbers are
-    // computed here, the rest by the host (choose_integer).
+                                  (shift && !(m.is_tensor(0) && m.is_tensor(1)));
+    // Division by an integer zero raises: only known numbers are computed here, the rest by the host (choose_integer).
     if (integer_division && !trusted && !is_floating(common) && !harmless(m, row.op, common)) {
       throw Unsupported(str_cat(row.name, " of integers runs by the host"));
     }
