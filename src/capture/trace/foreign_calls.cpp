@@ -17,12 +17,6 @@
 namespace tatara::capture {
 namespace {
 
-bool writes_beside(std::string_view name, PyObject* kwargs) {
-  const bool in_place = name.ends_with('_') && !name.ends_with("__");
-  const bool dunder = name == "__setitem__" || (name.starts_with("__i") && name != "__invert__");
-  return in_place || dunder || (kwargs != nullptr && PyDict_GetItemString(kwargs, "out") != nullptr);
-}
-
 /// Whether a call that makes a sparse tensor of its parts is told its size: else that depends on where its elements are.
 bool is_told_size(std::string_view name, PyObject* args, PyObject* kwargs) {
   constexpr Py_ssize_t kOfList = 2, kOfCompressed = 3;  // places of the size
@@ -47,7 +41,7 @@ std::string TorchTracing::why_not_foreign(const Recording& call) const {
   if (call.fn.kind != TorchKind::kRecord && call.fn.kind != TorchKind::kMetadata) return "call of " + name;
   if (!transforms().open_levels().empty()) return "a sparse or quantised tensor inside of a transform (" + name + ")";
   if (known_torch(name).is(kOfElements)) return "how many elements a sparse tensor has (" + name + ")";
-  if (writes_beside(name, call.kwargs)) return "a write with a sparse or quantised tensor (" + name + ")";
+  if (writes_to_operand(name, call.kwargs)) return "a write with a sparse or quantised tensor (" + name + ")";
   if (!is_told_size(name, call.args, call.kwargs)) return "the size of a sparse tensor is computed (" + name + ")";
   return {};
 }

@@ -7,8 +7,10 @@
 
 namespace tatara::capture {
 
-/// A call of the host's on meta tensors, which tells what its results are. Null with a Python error set.
 bool is_of_library(std::string_view name);
+/// Whether a call of this name writes to one of its operands.
+bool writes_to_operand(std::string_view name, PyObject* kwargs);
+/// A call of the host's on meta tensors, which tells what its results are. Null with a Python error set.
 Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs);
 
 /// Two tensors that stand for a foreign one: of its layout, type and sizes, with other elements. Null with a Python error set.

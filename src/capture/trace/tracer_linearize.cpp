@@ -174,6 +174,51 @@ std::string TransformTracing::recording_problem(const std::vector<TapeNode>& nod
   return problem;
 }
 
+/// A call that is off the tape again, with what the tape was before it and behind.
+struct TransformTracing::Attempt {
+  AheadRun run;
+  std::shared_ptr<Tape> before, after;
+  std::vector<int64_t> versions;  // before it
+};
+
+/// Levels from `first_level` on are the call's own, and go with it.
+TransformTracing::Attempt TransformTracing::attempt(PyObject* function, PyObject* tensors, int first_level) {
+  Trace& t = *trace_;
+  const std::vector<int> open = own_.open_levels;
+  const auto tape_now = [&t] { return t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size()); };
+  Attempt made;
+  made.versions = t.inference.versions();
+  made.before = tape_now();
+  made.run = functions().trace_ahead([&]() -> Ref {
+    Ref returned = Ref::steal(PyObject_CallObject(function, tensors));
+    const Bypass bypass(bypass_);
+    made.after = tape_now();
+    return returned;
+  });
+  own_.open_levels = open;
+  own_.levels.erase(own_.levels.begin() + first_level, own_.levels.end());
+  return made;
+}
+
+std::string TransformTracing::write_problem(const Attempt& attempt) const {
+  const std::vector<int64_t>& versions = attempt.versions;
+  const std::vector<int64_t> now = trace_->inference.versions();
+  for (size_t i = 0; i < std::min(attempt.run.slots, now.size()); ++i) {
+    const int64_t old = i < versions.size() ? std::max<int64_t>(versions[i], 0) : 0;
+    if (now[i] > old) return "it writes to a tensor from outside of it";
+  }
+  return {};
+}
+
+std::string TransformTracing::draw_problem(const Attempt& attempt) const {
+  try {
+    const bool draws = random_nodes(*attempt.after, api_) != random_nodes(*attempt.before, api_);
+    return draws ? "it draws random numbers" : std::string();
+  } catch (const Error& error) {
+    return error.message();
+  }
+}
+
 /// (function, tensors) -> (recording, tensors that it reads beside these): what the function does, which has not happened.
 PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) {
   Trace& t = *trace_;
@@ -195,20 +240,10 @@ PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) 
   }
   if (made.arguments.empty() && problem.empty()) problem = "a function without arguments";
   if (!problem.empty()) return transform_break("linearize: " + problem);
-  const std::vector<int> open = own_.open_levels;
   made.first_level = static_cast<int>(own_.levels.size());
-  made.depth = static_cast<int>(open.size());
-  const std::vector<int64_t> versions = t.inference.versions();
-  const size_t facts = t.symbols.ctx().guards().size();
-  std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), facts), after;
-  AheadRun run = functions().trace_ahead([&]() -> Ref {
-    Ref leaves = Ref::steal(PyObject_CallObject(function, tensors));
-    const Bypass bypass(bypass_);
-    after = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-    return leaves;
-  });
-  own_.open_levels = open;
-  own_.levels.erase(own_.levels.begin() + made.first_level, own_.levels.end());
+  made.depth = static_cast<int>(own_.open_levels.size());
+  Attempt tried = attempt(function, tensors, made.first_level);
+  AheadRun& run = tried.run;
   const Bypass bypass(bypass_);
   if (run.problem.empty()) run.problem = recording_problem(run.nodes, run.slots, made.arguments, made.reads);
   const bool levels = std::any_of(run.nodes.begin(), run.nodes.end(),
@@ -220,11 +255,7 @@ PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) 
       }
     }
   }
-  const std::vector<int64_t> now = t.inference.versions();
-  for (size_t i = 0; run.problem.empty() && i < std::min(run.slots, now.size()); ++i) {
-    const int64_t old = i < versions.size() ? std::max<int64_t>(versions[i], 0) : 0;
-    if (now[i] > old) run.problem = "it writes to a tensor from outside of it";
-  }
+  if (run.problem.empty()) run.problem = write_problem(tried);
   for (Py_ssize_t i = 0; run.problem.empty() && i < PyList_GET_SIZE(run.returned.get()); ++i) {
     PyObject* leaf = PyList_GET_ITEM(run.returned.get(), i);
     if (!api_.is_tensor(leaf)) continue;
@@ -239,13 +270,7 @@ PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) 
       run.problem = "a result that the function has not made";
     }
   }
-  try {
-    if (run.problem.empty() && random_nodes(*after, api_) != random_nodes(*before, api_)) {
-      run.problem = "it draws random numbers";
-    }
-  } catch (const Error& error) {
-    run.problem = error.message();
-  }
+  if (run.problem.empty()) run.problem = draw_problem(tried);
   forget_error();
   if (!run.problem.empty()) return transform_break("linearize: " + run.problem);
   bool symbolic = std::any_of(run.nodes.begin(), run.nodes.end(), has_size_refs);
@@ -283,36 +308,18 @@ TransformTracing::Branch TransformTracing::record_branch(PyObject* function, PyO
   }
   if (!branch.problem.empty()) return branch;
   made.first_level = static_cast<int>(own_.levels.size());
-  const std::vector<int64_t> versions = t.inference.versions();
-  const size_t facts = t.symbols.ctx().guards().size();
-  std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), facts), after;
-  AheadRun run = functions().trace_ahead([&]() -> Ref {
-    Ref result = Ref::steal(PyObject_CallObject(function, tensors));
-    const Bypass bypass(bypass_);
-    after = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-    return result;
-  });
-  own_.levels.erase(own_.levels.begin() + made.first_level, own_.levels.end());
+  Attempt tried = attempt(function, tensors, made.first_level);
+  AheadRun& run = tried.run;
   const Bypass bypass(bypass_);
   branch.problem = run.problem;
   if (branch.problem.empty()) branch.problem = recording_problem(run.nodes, run.slots, made.arguments, made.reads);
-  const std::vector<int64_t> now = t.inference.versions();
-  for (size_t i = 0; branch.problem.empty() && i < std::min(run.slots, now.size()); ++i) {
-    const int64_t old = i < versions.size() ? std::max<int64_t>(versions[i], 0) : 0;
-    if (now[i] > old) branch.problem = "it writes to a tensor from outside of it";
-  }
+  if (branch.problem.empty()) branch.problem = write_problem(tried);
   for (const TapeNode& node : run.nodes) {
     const bool switched = node.mode != api_.grad_enabled() || step_of(node) != FuncStep::kNone;
     if (branch.problem.empty() && switched) branch.problem = "it switches gradients";
     if (branch.problem.empty() && has_size_refs(node)) branch.problem = "its sizes vary";
   }
-  try {
-    if (branch.problem.empty() && random_nodes(*after, api_) != random_nodes(*before, api_)) {
-      branch.problem = "it draws random numbers";
-    }
-  } catch (const Error& error) {
-    branch.problem = error.message();
-  }
+  if (branch.problem.empty()) branch.problem = draw_problem(tried);
   std::vector<Ref> types;
   const auto take = [&](PyObject* o) -> Ref {
     const int slot = api_.is_tensor(o) ? t.tape.find(o) : -1;

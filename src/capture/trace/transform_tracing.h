@@ -101,6 +101,10 @@ class TransformTracing final : public TraceFeature {
   PyObject* linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* record_calls(PyObject* function, PyObject* tensors);
   PyObject* replay_calls(PyObject* recorded, PyObject* values, PyObject* arguments);
+  struct Attempt;
+  Attempt attempt(PyObject* function, PyObject* tensors, int first_level);
+  std::string write_problem(const Attempt& attempt) const;
+  std::string draw_problem(const Attempt& attempt) const;
   /// What a function of torch.cond would do (tracer_cond.cpp).
   struct Branch {
     std::string problem;     // why it is no part of a graph

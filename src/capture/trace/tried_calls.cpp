@@ -11,15 +11,12 @@
 #include "capture/trace/transform_tracing.h"
 
 namespace tatara::capture {
-namespace {
 
 bool writes_to_operand(std::string_view name, PyObject* kwargs) {
   const bool in_place = name.ends_with('_') && !name.ends_with("__");
   const bool dunder = name == "__setitem__" || (name.starts_with("__i") && name != "__invert__");
   return in_place || dunder || (kwargs != nullptr && PyDict_GetItemString(kwargs, "out") != nullptr);
 }
-
-}  // namespace
 
 /// What a library's operator does beside its results nobody knows.
 bool is_of_library(std::string_view name) { return name.find("::") != std::string_view::npos; }
