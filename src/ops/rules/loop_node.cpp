@@ -308,33 +308,32 @@ ValueId add_number_table(GraphBuilder& builder, const std::vector<double>& numbe
   return builder.host_call(OpRegistry::global().get("table"), {numbers}, {std::move(type)})[0];
 }
 
-void register_loops(OpRegistry& r) {
+namespace {
+
+/// An operator that has a step of its own in plans.
+OpDef host_step(const char* name, const char* schema, std::string_view host_name) {
   OpDef def;
-  def.name = "loop";
+  def.name = name;
   def.kind = OpKind::kHost;
-  def.schema_text = "(Tensor[] operands, str body, int[] shape, str backward, int[] links) -> Tensor[]";
-  def.host_name = kLoopCall;
+  def.schema_text = schema;
+  def.host_name = host_name;
   def.host_overload = "out";
   def.has_out = false;
-  def.vjp = loop_rule;
-  r.add(std::move(def));
-  OpDef draws;
-  draws.name = "draw_loop";
-  draws.kind = OpKind::kHost;
-  draws.schema_text = "(Tensor[] operands, str body, int[] shape, str backward, int[] links) -> Tensor[]";
-  draws.host_name = kDrawsCall;
-  draws.host_overload = "out";
-  draws.has_out = false;
+  return def;
+}
+
+}  // namespace
+
+void register_loops(OpRegistry& r) {
+  const char* const schema = "(Tensor[] operands, str body, int[] shape, str backward, int[] links) -> Tensor[]";
+  OpDef loop = host_step("loop", schema, kLoopCall);
+  loop.vjp = loop_rule;
+  r.add(std::move(loop));
+  OpDef draws = host_step("draw_loop", schema, kDrawsCall);
   draws.not_differentiable = true;
   draws.nondeterministic = true;
   r.add(std::move(draws));
-  OpDef table;
-  table.name = "table";
-  table.kind = OpKind::kHost;
-  table.schema_text = "(float[] numbers) -> Tensor";
-  table.host_name = kTableCall;
-  table.host_overload = "out";
-  table.has_out = false;
+  OpDef table = host_step("table", "(float[] numbers) -> Tensor", kTableCall);
   table.not_differentiable = true;
   r.add(std::move(table));
 }
