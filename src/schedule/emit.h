@@ -15,6 +15,10 @@ std::vector<ScalarId> combine(NestBuilder& nest, const LoweredNode& node, std::s
 std::unique_ptr<loops::CombineFn> combine_fn(NestBuilder& nest, const LoweredNode& node);
 /// Opens the loops over dims that are not reduced, with the tiles they need.
 void open_outer(State& s, NestBuilder& nest, const NestPlan& plan);
+/// Where the memory of an operand that is loaded by tiles begins, whatever views there are of it.
+const Storage& memory_of(State& s, ValueId v);
+/// Adds what the nest's values are loaded from, in a trial; but for values that are `given`.
+void note_reads(NestBuilder& trial, FlatSet<ValueId>& reads, std::function<bool(ValueId)> given = {});
 /// In kernels whose elements come in tiles: an element of what another unit has stored; nothing for what is computed in place.
 std::optional<ScalarId> load_from_others(State& s, NestBuilder& nest, int unit, ValueId v,
                                          const std::vector<Expr>& indices, ScalarId mask);

@@ -163,9 +163,7 @@ class AttentionEmitter {
   Attention::Side side(ValueId v, const std::vector<Expr>& at) {
     std::optional<Attention::Side> side = attention_side(s_, v);
     if (!side) throw Unsupported("an operand of an attention lies otherwise than it did: " + s_.name_of(v));
-    const ValueInfo& base = s_.values[static_cast<size_t>(base_of(s_, v))];
-    TATARA_CHECK(base.storage.has_value(), s_.name_of(v), " has no memory");
-    side->buffer = nest_.buffer_arg(base.storage->buffer, false);
+    side->buffer = nest_.buffer_arg(memory_of(s_, v).buffer, false);
     const std::vector<Expr>& sizes = node_.result().sizes;
     for (size_t d = 0; d < 2; ++d) {
       const Expr count = s_.graph.type(v).sizes[d];
@@ -201,12 +199,11 @@ class AttentionEmitter {
   /// Which blocks are needed, for the tile of rows at `place`: batch, head and number.
   void add_table(Attention& attention, std::vector<Expr> place) {
     const ValueId v = operand(form_.table);
-    const ValueInfo& info = s_.values[static_cast<size_t>(base_of(s_, v))];
-    TATARA_CHECK(info.storage.has_value(), s_.name_of(v), " has no memory");
-    attention.table = nest_.buffer_arg(info.storage->buffer, false);
+    const Storage& memory = memory_of(s_, v);
+    attention.table = nest_.buffer_arg(memory.buffer, false);
     attention.table_block = s_.pooled_symbol(ctx().constant(attention.keys() / attention.block), kBlockSymbol);
     place.insert(place.begin() + (form_.turned ? 2 : 3), attention.table_block);
-    attention.table_index = address(v, *info.storage, place);
+    attention.table_index = address(v, memory, place);
   }
 
   /// Of an element, which dims of size 1 do not tell from others.
@@ -291,13 +288,10 @@ FlatSet<ValueId> operator_reads(State& s, const LoweredNode& node) {
   if (form.table >= 0) reads.insert(base_of(s, node.operands[static_cast<size_t>(form.table)]));
   loops::Kernel scratch;
   NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
-  nest.access = [&](ValueId v, const std::vector<Expr>&, ScalarId) -> std::optional<ScalarId> {
-    const bool product = std::any_of(scores.begin(), scores.end(),
-                                     [v](const LoweredNode* each) { return v == each->node().outputs[0]; });
-    if (!product && !s.values[static_cast<size_t>(v)].root) return std::nullopt;
-    if (!product) reads.insert(v);
-    return nest.new_scalar(compute_dtype(s.graph.type(v).dtype));
-  };
+  note_reads(nest, reads, [&](ValueId v) {
+    return std::any_of(scores.begin(), scores.end(),
+                       [v](const LoweredNode* each) { return v == each->node().outputs[0]; });
+  });
   std::vector<Expr> indices;
   for (const Expr size : scores[0]->result().sizes) indices.push_back(s.pooled_symbol(size, indices.size()));
   for (const ValueId v : read_inside(node)) nest.eval(v, indices);

@@ -112,9 +112,7 @@ class ProductEmitter {
     side.matrices = *matrices;
     side.matrices->number = matrices->batches == 1 ? ctx().constant(0) : first;
     side.matrices->interleaved = from > 0 && can_interleave(*matrices) && side.extent % TensorMap::kInterleaved == 0;
-    const ValueInfo& base = s_.values[static_cast<size_t>(base_of(s_, v))];
-    TATARA_CHECK(base.storage.has_value(), s_.name_of(v), " has no memory");
-    side.parts.push_back(nest_.buffer_arg(base.storage->buffer, false));
+    side.parts.push_back(nest_.buffer_arg(memory_of(s_, v).buffer, false));
     return side;
   }
 
@@ -178,6 +176,23 @@ std::optional<Product::Matrices> product_matrices(State& s, ValueId v) {
   const bool taken = (m.along() || m.row_stride == 1) && far > 0 && aligned(far) && aligned(m.batch_stride) &&
                      aligned(m.offset) && length(m.rows) && length(m.inner) && length(m.batches);
   return taken ? std::optional(m) : std::nullopt;
+}
+
+const Storage& memory_of(State& s, ValueId v) {
+  const ValueInfo& base = s.values[static_cast<size_t>(base_of(s, v))];
+  TATARA_CHECK(base.storage.has_value(), s.name_of(v), " has no memory");
+  return *base.storage;
+}
+
+void note_reads(NestBuilder& trial, FlatSet<ValueId>& reads, std::function<bool(ValueId)> given) {
+  trial.access = [&trial, &reads, given = std::move(given)](ValueId v, const std::vector<Expr>&,
+                                                            ScalarId) -> std::optional<ScalarId> {
+    State& s = trial.state();
+    const bool is_given = given && given(v);
+    if (!is_given && !s.values[static_cast<size_t>(v)].root) return std::nullopt;
+    if (!is_given) reads.insert(v);
+    return trial.new_scalar(compute_dtype(s.graph.type(v).dtype));
+  };
 }
 
 std::optional<ScalarId> load_from_others(State& s, NestBuilder& nest, int unit, ValueId v,

@@ -90,9 +90,7 @@ class WeighedEmitter {
     const ValueId v = node_.operands[0];
     const std::optional<ViewOf> view = rows_in_memory(s_, v);
     if (!view) throw Unsupported("an operand of a product lies otherwise than it did: " + s_.name_of(v));
-    const ValueInfo& base = s_.values[static_cast<size_t>(base_of(s_, v))];
-    TATARA_CHECK(base.storage.has_value(), s_.name_of(v), " has no memory");
-    product.matrix = nest_.buffer_arg(base.storage->buffer, false);
+    product.matrix = nest_.buffer_arg(memory_of(s_, v).buffer, false);
     product.row_stride = view->strides[0].const_value();
     product.offset = view->offset.const_value();
   }
@@ -179,11 +177,7 @@ FlatSet<ValueId> weighed_reads(State& s, const LoweredNode& node) {
   reads.insert(base_of(s, node.operands[0]));
   loops::Kernel scratch;
   NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
-  nest.access = [&](ValueId v, const std::vector<Expr>&, ScalarId) -> std::optional<ScalarId> {
-    if (!s.values[static_cast<size_t>(v)].root) return std::nullopt;
-    reads.insert(v);
-    return nest.new_scalar(compute_dtype(s.graph.type(v).dtype));
-  };
+  note_reads(nest, reads);
   for (size_t i = 1; i < node.operands.size(); ++i) {
     std::vector<Expr> indices;
     for (const Expr size : node.operand(static_cast<int>(i)).sizes) {

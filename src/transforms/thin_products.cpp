@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "loops/kernel.h"
 #include "ops/core/builder.h"
 #include "ops/core/family_util.h"
 #include "ops/core/op_def.h"
@@ -31,7 +32,6 @@ constexpr int64_t kApart = 64;            // and are moved apart by so many byte
 constexpr int kMostNodes = 64;            // that compute the matrix
 constexpr int64_t kMostWeighed = 64;      // rows, for which tensor cores multiply weights as they are computed, and
 constexpr int64_t kMostUnpacked = 128;    // where weights are unpacked, which a kernel of its own takes longer for
-constexpr int64_t kAlignedHalves = 8;     // with which rows of half types begin, for loads of 16 bytes
 constexpr int64_t kLeastAcross = 4;       // weights of a word, whose neighbours are of other results
 constexpr int64_t kLeastWords = 4;        // that a thread of these computes at once, and four threads beside each other
 
@@ -299,8 +299,8 @@ class Writer {
     }
     // Threads read 16 bytes at once.
     const std::vector<Expr>& strides = b_.type(rows).strides;
-    const bool beside =
-        strides[1].is_const(1) && strides[0].is_const() && strides[0].const_value() % kAlignedHalves == 0;
+    const bool beside = strides[1].is_const(1) && strides[0].is_const() &&
+                        strides[0].const_value() % loops::Product::Matrices::kAligned == 0;
     if (!beside) rows = ops::contiguous_copy(b_, rows);
     ValueId result = b_.op("weighed_product", {TensorArg{rows}, list, Scalar(parts == 1 ? int64_t{1} : run)});
     if (thin_.form.added) result = with_sum(args, result, compute_dtype(type.dtype));

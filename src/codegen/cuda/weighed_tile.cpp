@@ -42,7 +42,6 @@ std::string WeighedTile::inside(const std::string& at, const std::string& count)
 void WeighedTile::find_places() {
   const std::string thread = gpu_.threads.lane();
   const std::string warp = ir_.binary("lshr", "i64", thread, "5"), lane = ir_.binary("and", "i64", thread, "31");
-  band_ = ir_.binary("urem", "i64", warp, n(layout_.bands));
   slice_ = ir_.binary("udiv", "i64", warp, n(layout_.bands));
   group_ = ir_.binary("lshr", "i64", lane, "2");
   quarter_ = ir_.binary("and", "i64", lane, "3");
@@ -59,8 +58,10 @@ void WeighedTile::find_places() {
   }
   const std::string first = scope_.index(product_.first_result), results = scope_.index(product_.results);
   const bool whole = multiple_of(product_.results, static_cast<int>(layout_.extent));
-  const std::string band = ir_.binary("mul", "i64", band_, n(layout_.deep() * WeighedProduct::kBand));
-  const std::string own = ir_.binary("add", "i64", ir_.binary("add", "i64", first, band), group_);
+  const std::string before = ir_.binary("mul", "i64", ir_.binary("urem", "i64", warp, n(layout_.bands)),
+                                        n(layout_.deep() * WeighedProduct::kBand));
+  result_ = ir_.binary("add", "i64", before, group_);
+  const std::string own = ir_.binary("add", "i64", first, result_);
   for (size_t i = 0; i < 2 * deep(); ++i) {
     const std::string result = ir_.binary("add", "i64", own, n(static_cast<int64_t>(i) * 8));
     results_.push_back(whole ? result : inside(result, results));
@@ -179,15 +180,13 @@ void WeighedTile::multiply(const Weigh& weigh) {
           }
         }
       });
-  const std::string band = ir_.binary("mul", "i64", band_, n(layout_.deep() * WeighedProduct::kBand));
-  const std::string own = ir_.binary("add", "i64", band, group_);
   const std::string row = ir_.binary("shl", "i64", quarter_, "1");
   for (size_t i = 0; i < sums.size(); ++i) {
     const auto band_number = static_cast<int64_t>(i / of_band), element = static_cast<int64_t>(i % 4);
     const auto rows_before = static_cast<int64_t>(i % of_band / 4) * WeighedLayout::kRowsOfStep;
     const std::string at =
         slot(slice_, ir_.binary("add", "i64", row, n(rows_before + element % 2)),
-             ir_.binary("add", "i64", own, n(band_number * WeighedProduct::kBand + element / 2 * 8)));
+             ir_.binary("add", "i64", result_, n(band_number * WeighedProduct::kBand + element / 2 * 8)));
     ir_.line("store float " + sums[i].text + ", ptr addrspace(3) " + at + ", align 4");
   }
   gpu_.threads.barrier();

@@ -47,10 +47,10 @@ class WeighedTile {
   const loops::WeighedProduct& product_;
   loops::WeighedLayout layout_;
   const DType dtype_;
-  std::string slice_, band_, group_,
-      quarter_;  // of this thread: its slice and band, its eighth of the warp, and its place there (i64)
-  std::vector<std::string> rows_;     // addresses of the rows whose elements it loads
-  std::vector<std::string> results_;  // whose weights it computes
+  std::string slice_, group_, quarter_;  // of this thread: its slice, its eighth of the warp, and its place there (i64)
+  std::string result_;                   // its first one in the tile (i64)
+  std::vector<std::string> rows_;        // addresses of the rows whose elements it loads
+  std::vector<std::string> results_;     // whose weights it computes
 };
 
 }  // namespace tatara::codegen
