@@ -319,8 +319,15 @@ struct Product {
     int64_t extent = 0;                // rows (columns) of a tile
     std::optional<Matrices> matrices;  // then there is one part
   };
+  /// Which elements of k a tile multiplies. Where that does not begin with the first one, what lies behind the end is another's: it
+  /// is left out, and warpgroups don't take turns.
+  struct Span {
+    Expr first, end;
+    bool is_cut() const { return !first.is_const(0); }
+  };
   Side left, right;
-  Expr blocks;     // of an operand, along k
+  Expr blocks;     // of an operand, along k; with a span at most
+  std::optional<Span> span;  // of matrices
   Expr row, rows;  // symbol and range of rows; tiles may go past it
   ScalarId value;
   std::unique_ptr<For> each;

@@ -332,7 +332,12 @@ class Parser : LineParser {
     result.value = typed(part(" blocks "));
     result.blocks = expr(part(" left"));
     result.left = side(" right");
-    result.right = side(" row ");
+    const bool has_span = text.find(" span ") != std::string_view::npos;
+    result.right = side(has_span ? " span " : " row ");
+    if (has_span) {
+      const Expr first = expr(part(" to "));
+      result.span = Product::Span{first, expr(part(" row "))};
+    }
     const std::string_view name = part(" in ");
     result.rows = expr(part(" {"));
     result.row = kernel_.ctx->loop_symbol(name, result.rows);

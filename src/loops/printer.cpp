@@ -247,6 +247,7 @@ class Printer {
     side(product.left);
     out_ += " right";
     side(product.right);
+    if (product.span) out_ += str_cat(" span ", product.span->first.str(), " to ", product.span->end.str());
     out_ += str_cat(" row ", product.row.str(), " in ", product.rows.str(), " {\n");
     indent(depth + 1);
     statement(*product.each, depth + 1);
@@ -430,8 +431,13 @@ class Verifier {
       for (const int b : side->parts) buffer(b);
       if (side->matrices) check_matrices(*side->matrices, parts);
     }
-    TATARA_CHECK(product.left.matrices.has_value() == product.right.matrices.has_value(), "operands of a product in ",
-                 kernel_.name);
+    TATARA_CHECK(product.left.matrices.has_value() == product.right.matrices.has_value() &&
+                     (!product.span || product.left.matrices),
+                 "operands of a product in ", kernel_.name);
+    // What is left out are whole lines of shared memory.
+    TATARA_CHECK(!product.span || !product.span->is_cut() ||
+                     (!product.left.matrices->along() && !product.right.matrices->along()),
+                 "a span of a product in ", kernel_.name);
     TATARA_CHECK(product.left.extent % 64 == 0 && product.left.extent > 0 && product.right.extent % 8 == 0 &&
                      product.right.extent > 0 && product.right.extent <= 256,
                  "tiles of a product in ", kernel_.name);

@@ -14,6 +14,7 @@ namespace tatara::loops {
 struct ProductLayout {
   int64_t rows, columns, parts;
   bool matrices = false;  // operands are loaded as they lie in memory
+  bool cut = false;       // each tile has blocks of its own along k
 
   static constexpr int64_t kGroup = 128;              // threads of a warpgroup
   static constexpr int64_t kGroupRows = 64;           // that it multiplies
@@ -25,12 +26,12 @@ struct ProductLayout {
 
   static ProductLayout of(const Product& product) {
     return {product.left.extent, product.right.extent, static_cast<int64_t>(product.left.parts.size()),
-            product.left.matrices.has_value()};
+            product.left.matrices.has_value(), product.span && product.span->is_cut()};
   }
   /// Elements of k in a block.
   int64_t step() const { return matrices ? TensorMap::kBox : Product::kStep; }
   /// Whether warpgroups take turns: each has every other tile to itself, and what becomes of its elements is done while the other multiplies.
-  bool turns() const { return matrices && rows == 2 * kGroupRows && columns <= 128; }
+  bool turns() const { return matrices && !cut && rows == 2 * kGroupRows && columns <= 128; }
   int64_t groups() const { return rows / kGroupRows; }
   /// Rows of a tile that a warpgroup has.
   int64_t group_rows() const { return turns() ? rows : kGroupRows; }

@@ -26,31 +26,39 @@ class ProductEmitter {
 
   void run() {
     const std::vector<Expr>& sizes = node_.result().sizes;
-    const size_t batch = sizes.size() - 2, parts = node_.operands.size() / 2;
+    const size_t batch = sizes.size() - 2, parts = product_parts(node_);
     const std::vector<Expr> at = *index_map(s_, *group_.space, sizes, true);
     const Tiles left = tiles_of(0), right = tiles_of(parts);
     NestPlan plan;
     Expr first = ctx().constant(0);  // matrix of the batch
+    const bool by_rows = parts == 1 && node_.operands.size() > 3, by_inner = parts == 1 && node_.operands.size() == 3;
     for (size_t d = 0; d < batch; ++d) {
       if (!sizes[d].is_const(1)) plan.outer.push_back({at[d], sizes[d], LoopKind::kParallel, at[d], Expr()});
       first = first * sizes[d] + at[d];
     }
-    const Expr tiles = s_.simplify(left.count * right.count);
+    const Expr row_tiles = by_rows ? s_.graph.type(node_.operands[2]).sizes[0] : left.count;
+    const Expr tiles = s_.simplify(row_tiles * right.count);
     const Expr tile = s_.pooled_symbol(tiles, kOwnSymbol);
     plan.outer.push_back({tile, tiles, LoopKind::kParallel, tile, Expr()});
     for (const LoopSpec& loop : plan.outer) nest_.open_loop(loop.var, loop.extent, loop.kind);
     nest_.location = &node_.node().location;
-    const auto [row, column] = place_of(tile, left.count, right.count);
+    nest_.fused(node_);
+    const auto [row, column] = place_of(tile, by_rows ? used_tiles(row_tiles) : left.count, right.count);
     Product product;
     product.blocks = left.blocks;
-    product.left = side(0, first, row);
-    product.right = side(parts, first, column);
     product.row = at[batch];
     product.rows = sizes[batch];
-    nest_.fused(node_);
+    if (by_rows) {
+      give_rows(product, row, column);
+    } else {
+      product.left = side(0, first, row);
+      product.right = side(parts, first, column);
+      if (by_inner) product.span = part_of_inner(first, sizes[0]);
+    }
     s_.note(s_.name_of(value_),
             str_cat(parts == 1 ? "a product of half types" : "six products of bfloat16 parts, added as float32",
-                    ", in tiles of ", product.left.extent, " x ", product.right.extent));
+                    ", in tiles of ", product.left.extent, " x ", product.right.extent,
+                    by_rows || by_inner ? ", by groups" : ""));
     nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
       return read(v, indices, mask);
     };
@@ -69,6 +77,57 @@ class ProductEmitter {
 
   ExprContext& ctx() { return s_.ctx; }
 
+  // ---- Groups ----------------------------------------------------------------------------------------------------------
+
+  /// Element `at` of a vector of whole numbers in memory, in [0, size).
+  Expr whole_number(size_t operand, Expr at, Expr size) {
+    const ValueId v = node_.operands[operand];
+    const ScalarId x = nest_.load(v, memory_of(s_, v), {at}, loops::kNoScalar, loops::kNoScalar);
+    return nest_.indirect(x, size, false, false, loops::kNoScalar);
+  }
+
+  /// How many tiles of rows have any.
+  Expr used_tiles(Expr row_tiles) {
+    const Expr groups = s_.graph.type(node_.operands[6]).sizes[0];
+    return whole_number(6, s_.simplify(groups - ctx().constant(1)), s_.simplify(row_tiles + ctx().constant(1)));
+  }
+
+  /// The operands of a tile of rows: rows of its group, and the group's matrix.
+  void give_rows(Product& product, Expr row_tile, Expr column_tile) {
+    const TensorType &left = node_.operand(0), &right = node_.operand(1);
+    const Expr one = ctx().constant(1);
+    const Expr first = whole_number(2, row_tile, left.sizes[0]);
+    product.rows = whole_number(3, row_tile, s_.simplify(left.sizes[0] + one));
+    product.left = matrix_side(0, ctx().constant(0), ctx().constant(0));
+    product.left.first = first;
+    product.right = matrix_side(1, whole_number(4, row_tile, right.sizes[0]), column_tile);
+    const Expr inner = whole_number(5, row_tile, s_.simplify(left.sizes[1] + one));
+    product.span = Product::Span{ctx().constant(0), inner};
+  }
+
+  /// Between the end of the group before and that of this one.
+  Product::Span part_of_inner(Expr group, Expr groups) {
+    const ValueId v = node_.operands[2];
+    const auto bounded = [&](ScalarId x) {
+      const Expr inner = node_.operand(0).sizes.back();
+      const ScalarId low = nest_.emit(make_scalar(ScalarOp::kMax, DType::kInt64, {x, zero_}));
+      const ScalarId most = nest_.index_value(inner, DType::kInt64);
+      const ScalarId both = nest_.emit(make_scalar(ScalarOp::kMin, DType::kInt64, {low, most}));
+      return nest_.indirect(both, s_.simplify(inner + ctx().constant(1)), false, false, loops::kNoScalar);
+    };
+    const auto end_of = [&](Expr at) {
+      return nest_.cast(nest_.load(v, memory_of(s_, v), {at}, loops::kNoScalar, loops::kNoScalar), DType::kInt64);
+    };
+    zero_ = nest_.constant_int(0, DType::kInt64);
+    if (groups.is_const(1)) return {bounded(zero_), bounded(end_of(ctx().constant(0)))};
+    const ScalarId number = nest_.index_value(group, DType::kInt64);
+    const ScalarId is_first = nest_.emit(make_scalar(ScalarOp::kEq, DType::kBool, {number, zero_}));
+    const Expr before = s_.simplify(ctx().max(group - ctx().constant(1), ctx().constant(0)));
+    const ScalarId begin =
+        nest_.emit(make_scalar(ScalarOp::kSelect, DType::kInt64, {is_first, zero_, end_of(before)}));
+    return {bounded(begin), bounded(end_of(group))};
+  }
+
   /// Row and column of a tile: some rows of tiles go through all columns, then the next ones.
   std::pair<Expr, Expr> place_of(Expr tile, Expr rows, Expr columns) {
     const Expr side_by_side = ctx().constant(kSideBySide);
@@ -76,7 +135,9 @@ class ProductEmitter {
     const Expr above = s_.simplify(ctx().floordiv(tile, stripe) * side_by_side);
     const Expr inside = s_.simplify(ctx().mod(tile, stripe));
     const bool even = rows.is_const() && rows.const_value() % kSideBySide == 0;
-    const Expr height = even ? side_by_side : s_.simplify(ctx().min(rows - above, side_by_side));
+    // Behind what is used (the number of rows is only a bound) there may be tiles without any.
+    const Expr left = s_.simplify(ctx().min(rows - above, side_by_side));
+    const Expr height = even ? side_by_side : rows.is_const() ? left : s_.simplify(ctx().max(left, ctx().constant(1)));
     return {s_.simplify(above + ctx().mod(inside, height)), s_.simplify(ctx().floordiv(inside, height))};
   }
 
@@ -86,13 +147,14 @@ class ProductEmitter {
   };
   Tiles tiles_of(size_t from) {
     const std::vector<Expr>& sizes = node_.operand(static_cast<int>(from)).sizes;
-    if (node_.operands.size() > 2) return {sizes[sizes.size() - 6], sizes[sizes.size() - 5]};
+    if (product_parts(node_) > 1) return {sizes[sizes.size() - 6], sizes[sizes.size() - 5]};
     const Expr tile = ctx().constant(extent_of(from));
     return {s_.simplify(ctx().ceildiv(sizes[sizes.size() - 2], tile)),
             s_.simplify(ctx().ceildiv(sizes.back(), ctx().constant(TensorMap::kBox)))};
   }
   int64_t extent_of(size_t from) const {
-    return std::get<int64_t>(std::get<Scalar>(node_.node().args[from == 0 ? 3 : 4]));
+    const std::vector<Arg>& args = node_.node().args;
+    return std::get<int64_t>(std::get<Scalar>(args[args.size() - (from == 0 ? 2 : 1)]));
   }
 
   /// Whether 32 columns never reach past an end, and those of the next matrix lie behind those of one.
@@ -118,7 +180,7 @@ class ProductEmitter {
 
   /// The operand whose parts begin at `from`: matrix `first`, tile `tile`.
   Product::Side side(size_t from, Expr first, Expr tile) {
-    const size_t parts = node_.operands.size() / 2;
+    const size_t parts = product_parts(node_);
     if (parts == 1) return matrix_side(from, first, tile);
     const std::vector<Expr>& sizes = node_.operand(static_cast<int>(from)).sizes;
     const size_t batch = sizes.size() - 6;
@@ -148,10 +210,12 @@ class ProductEmitter {
   const ValueId value_;
   loops::Kernel kernel_;
   NestBuilder nest_;
-  ScalarId element_ = loops::kNoScalar;
+  ScalarId element_ = loops::kNoScalar, zero_ = loops::kNoScalar;
 };
 
 }  // namespace
+
+size_t product_parts(const LoweredNode& node) { return std::get<TensorList>(node.node().args[0]).values.size(); }
 
 std::optional<Product::Matrices> product_matrices(State& s, ValueId v) {
   const TensorType& type = s.graph.type(v);
@@ -218,7 +282,8 @@ bool product_takes(State& s, const Unit& unit, const Member& member, double ops)
   if (node.kind == LoweredNode::Kind::kWeighed) return ops <= kProductOps;
   // A kernel of its own for a function takes a tenth of what the few threads that multiply wait for it.
   if (s.values[static_cast<size_t>(member.value)].functions != 0) return false;
-  return ops <= (node.operands.size() > 2 ? kProductOps : kHalfProductOps);
+  const bool has_parts = node.kind == LoweredNode::Kind::kProduct && product_parts(node) > 1;
+  return ops <= (has_parts ? kProductOps : kHalfProductOps);
 }
 
 void emit_product(State& s, int unit) {

@@ -84,6 +84,10 @@ class Detacher {
           use(side->first);
         }
         use(product->blocks);
+        if (product->span) {
+          use(product->span->first);
+          use(product->span->end);
+        }
         define(product->row, product->rows);
         use(product->rows);
         define(product->each->var, product->each->extent);

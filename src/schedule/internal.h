@@ -344,6 +344,8 @@ void emit_sort(State& s, int unit);
 // ---- emit_product.cpp ----
 /// The matrices of an operand of half type as the copy engine takes them from memory; nullopt: it doesn't.
 std::optional<loops::Product::Matrices> product_matrices(State& s, ValueId v);
+/// How many parts each operand of a product has.
+size_t product_parts(const LoweredNode& node);
 /// Whether a product's kernel does `member`, too, with so many scalar operators for each element.
 bool product_takes(State& s, const Unit& unit, const Member& member, double ops);
 /// A product, and the members of its group element by element as its tiles are done.

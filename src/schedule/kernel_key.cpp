@@ -105,9 +105,13 @@ class KeyWriter {
     const auto& [parts, index, first, extent, matrices] = side;
     all(parts, index, first, extent, matrices);
   }
+  void put(const loops::Product::Span& span) {
+    const auto& [first, end] = span;
+    all(first, end);
+  }
   void put(const loops::Product& product) {
-    const auto& [left, right, blocks, row, rows, value, each] = product;
-    all(left, right, blocks, row, rows, value, each);
+    const auto& [left, right, blocks, span, row, rows, value, each] = product;
+    all(left, right, blocks, span, row, rows, value, each);
   }
   void put(const loops::Attention::Side& side) {
     const auto& [buffer, rows, width, row_stride, offset, batches, batch_strides, number] = side;

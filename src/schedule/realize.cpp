@@ -478,7 +478,8 @@ void choose_roots(State& s) {
       case Kind::kProduct:
         for (const ValueId v : node->operands) {
           realise(s, v, wanted);
-          if (node->operands.size() == 2 && !product_matrices(s, v)) make_root(s, v, true);
+          const bool is_matrix = product_parts(*node) == 1 && s.graph.type(v).dim() >= 2;
+          if (is_matrix && !product_matrices(s, v)) make_root(s, v, true);
         }
         make_root(s, node->node().outputs[0], false);
         break;

@@ -232,6 +232,123 @@ ValueId own_product(GraphBuilder& b, const std::vector<Arg>& args, size_t left, 
   return product_sum(b, result, std::get<TensorArg>(args[0]).value, args[3], args[4]);
 }
 
+// ---- Groups ------------------------------------------------------------------------------------------------------------
+
+/// Whether a matrix, or a batch of them, may be an operand as it lies in memory.
+bool is_operand(const Graph& g, ValueId v, DType dtype) {
+  const TensorType& type = g.type(v);
+  const auto rank = static_cast<size_t>(type.dim());
+  if (type.dtype != dtype || (rank != 2 && rank != 3)) return false;
+  for (const Expr size : type.sizes) {
+    if (!size.is_const() || size.const_value() <= 0) return false;
+  }
+  return lies_aligned(type, rank - 2) && begins_aligned(g, v);
+}
+
+/// Products of groups of rows with a matrix each, and sums over groups of the inner dimension.
+class GroupedProducts {
+ public:
+  GroupedProducts(GraphCopy& copy, GraphBuilder& b, int processors) : copy_(copy), b_(b), processors_(processors) {}
+
+  /// Values for the node's results; empty: it stays as it is.
+  std::vector<ValueId> results(const Node& node) {
+    const std::string& name = node.op->name;
+    const bool is_torchs = name == "_grouped_mm", is_backward = name == "grouped_mm_fallback_backward";
+    if (!is_torchs && !is_backward && name != "grouped_mm_fallback") return {};
+    const std::vector<Arg> args = copy_.args(node);
+    std::vector<ValueId> tensors;
+    for (const Arg& arg : args) {
+      const auto* tensor = std::get_if<TensorArg>(&arg);
+      if (tensor != nullptr) tensors.push_back(tensor->value);
+    }
+    if (tensors.size() != (is_backward ? 4 : 3)) return {};
+    const ValueId x = tensors[0], y = tensors[1];
+    offs_ = tensors[2];
+    dtype_ = b_.type(x).dtype;
+    if (form_for(dtype_, {}) != &kHalf || b_.type(x).device.kind != DeviceKind::kCuda) return {};
+    if (!b_.type(offs_).sizes[0].is_const() || b_.type(offs_).device != b_.type(x).device) return {};
+    if (is_backward) {
+      const ValueId g = tensors[3];
+      const ValueId rows = by_rows(g, turned(y)), matrices = rows == kNoValue ? kNoValue : by_inner(turned(x), g);
+      return matrices == kNoValue ? std::vector<ValueId>() : std::vector{rows, matrices};
+    }
+    const ValueId made = b_.type(y).dim() == 3 ? by_rows(x, y) : by_inner(x, y);
+    return made == kNoValue ? std::vector<ValueId>() : std::vector{made};
+  }
+
+ private:
+  ValueId turned(ValueId x) {
+    std::vector<int64_t> order;
+    for (int64_t d = 0; d < b_.type(x).dim(); ++d) order.push_back(d);
+    std::swap(order[order.size() - 1], order[order.size() - 2]);
+    return b_.permute(x, order);
+  }
+  int64_t size(ValueId v, size_t d) const { return b_.type(v).sizes[d].const_value(); }
+  int64_t groups() const { return b_.type(offs_).sizes[0].const_value(); }
+
+  bool both(ValueId x, ValueId y) const {
+    return is_operand(b_.graph(), x, dtype_) && is_operand(b_.graph(), y, dtype_) &&
+           size(x, static_cast<size_t>(b_.type(x).dim()) - 1) == size(y, static_cast<size_t>(b_.type(y).dim()) - 2);
+  }
+
+  /// The tile that is fastest where groups have equally many rows.
+  template <typename Cost>
+  const ProductTileCost& fastest(Cost cost) const {
+    return *std::min_element(kHalfTiles.begin(), kHalfTiles.end(),
+                             [&](const ProductTileCost& a, const ProductTileCost& b) { return cost(a) < cost(b); });
+  }
+
+  ValueId product(const char* name, ValueId x, ValueId y, TensorList groups, std::vector<Expr> sizes,
+                  const ProductTileCost& tile) {
+    return b_.op(name, {TensorList{{x}}, TensorList{{turned(y)}}, std::move(groups), SymInts{std::move(sizes)},
+                        Scalar(tile.rows), Scalar(tile.columns)});
+  }
+
+  /// [rows, k] x [groups, k, columns].
+  ValueId by_rows(ValueId x, ValueId y) {
+    if (b_.type(x).dim() != 2 || b_.type(y).dim() != 3 || !both(x, y) || size(y, 0) != groups()) return kNoValue;
+    const int64_t rows = size(x, 0), inner = size(x, 1), columns = size(y, 2);
+    const auto per_group = static_cast<double>(rows) / static_cast<double>(groups());
+    const auto of = [](int64_t n) { return static_cast<double>(n); };
+    const ProductTileCost& tile = fastest([&](const ProductTileCost& t) {
+      const ProductShape shape{of(groups()), per_group, of(columns), of(inner), b_.type(y).strides[1].is_const(1), false};
+      return seconds(shape, kHalf, t, processors_);
+    });
+    ExprContext& ctx = b_.ctx();
+    const Expr total = ctx.constant(rows);
+    const ValueId counts = b_.op("group_tile_counts", {TensorArg{offs_}, Scalar(rows), Scalar(tile.rows)});
+    const ValueId ends = b_.op("cumsum", {TensorArg{counts}, Scalar(int64_t{0}), NoneArg{}});
+    // Each group has one tile that is not full, and so have the rows behind all groups.
+    const Expr most = ctx.constant(rows / tile.rows + groups() + 1);
+    const ValueId seen = b_.expand(b_.unsqueeze(ends, 0), {most, ctx.constant(groups() + 1)});
+    const ValueId group = b_.unary("group_of_tile", seen);
+    const std::vector<ValueId> tiles = b_.op_multi(
+        "group_tiles", {TensorArg{group}, TensorArg{ends}, TensorArg{offs_}, Scalar(rows), Scalar(tile.rows), Scalar(inner)});
+    TensorList known{tiles};
+    known.values.push_back(ends);
+    return product("rows_product", x, y, std::move(known), {total, ctx.constant(columns)}, tile);
+  }
+
+  /// [rows, k] x [k, columns], a product for each group of k.
+  ValueId by_inner(ValueId x, ValueId y) {
+    if (b_.type(x).dim() != 2 || b_.type(y).dim() != 2 || !both(x, y)) return kNoValue;
+    // What another group has is left out by whole rows of memory.
+    if (!b_.type(x).strides[0].is_const(1) || !b_.type(y).strides[1].is_const(1)) return kNoValue;
+    const int64_t rows = size(x, 0), columns = size(y, 1);
+    const int64_t tiles = groups() * ((rows + 127) / 128) * ((columns + 255) / 256);
+    const ProductTileCost& tile = kHalfTiles[tiles >= processors_ ? 0 : 1];
+    ExprContext& ctx = b_.ctx();
+    return product("inner_product", x, y, TensorList{{offs_}},
+                   {ctx.constant(groups()), ctx.constant(rows), ctx.constant(columns)}, tile);
+  }
+
+  GraphCopy& copy_;
+  GraphBuilder& b_;
+  const int processors_;
+  ValueId offs_ = kNoValue;
+  DType dtype_ = DType::kFloat32;
+};
+
 }  // namespace
 
 Graph own_products(const Graph& graph, const PassOptions& options) {
@@ -243,13 +360,17 @@ Graph own_products(const Graph& graph, const PassOptions& options) {
       const bool nothing = left_of(node) == 1 && is_factor(node.args[4], 0);
       const bool goes_on = left_of(node) >= 0 && followed[static_cast<size_t>(node.outputs[0])];
       const std::optional<ProductChoice> choice = nothing ? std::nullopt : choice_for(g, node, goes_on, options);
-      if (!choice) {
-        copy.copy(node);
-        continue;
-      }
       GraphBuilder b(copy.to());
       b.set_location(node.location);
       const size_t first_new = copy.to().num_nodes();
+      if (!choice) {
+        const std::vector<ValueId> made = GroupedProducts(copy, b, options.product_processors).results(node);
+        if (made.empty()) copy.copy(node);
+        for (size_t i = 0; i < made.size(); ++i) {
+          copy.set(node.outputs[i], with_type(copy, made[i], g.type(node.outputs[i]), first_new));
+        }
+        continue;
+      }
       const TensorType& type = g.type(node.outputs[0]);
       const ValueId made = own_product(b, copy.args(node), static_cast<size_t>(left_of(node)), *choice, type);
       copy.set(node.outputs[0], with_type(copy, made, type, first_new));

@@ -200,6 +200,27 @@ void GpuEmitter::sort(const Sort& sort) {
 }
 
 void GpuEmitter::product(const Product& product) {
+  if (!product.span || product.span->is_cut()) {
+    product_tile(product);
+    return;
+  }
+  // Tiles behind the last group have no rows, and no others come behind them.
+  const std::string first = scope_.index(product.left.first), rows = scope_.index(product.rows);
+  const std::string then = ir_.label(), done = ir_.label(), before = ir_.block();
+  const std::vector<Reg> was = *stage_;
+  ir_.branch(ir_.assign("icmp ult i64 " + first + ", " + rows), then, done);
+  ir_.start_block(then);
+  product_tile(product);
+  const std::string last = ir_.block();
+  ir_.jump(done);
+  ir_.start_block(done);
+  for (size_t i = 0; i < was.size(); ++i) {
+    std::string& now = (*stage_)[i].text;
+    now = ir_.assign("phi i32 [ " + now + ", %" + last + " ], [ " + was[i].text + ", %" + before + " ]");
+  }
+}
+
+void GpuEmitter::product_tile(const Product& product) {
   ProductTile tile(gpu_, *this, product);
   if (loading_) {
     tile.load(*stage_);

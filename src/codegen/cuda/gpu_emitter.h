@@ -37,6 +37,7 @@ class GpuEmitter final : public KernelEmitter {
   void transpose(const loops::Transpose& tile) override;
   void sort(const loops::Sort& sort) override;
   void product(const loops::Product& product) override;
+  void product_tile(const loops::Product& product);
   void attention(const loops::Attention& attention) override;
   void weighed_product(const loops::WeighedProduct& product) override;
   std::string store_condition(const loops::Store& store) override;

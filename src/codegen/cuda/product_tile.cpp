@@ -88,7 +88,7 @@ void ProductTile::take_role(bool loads) {
 }
 
 std::vector<ProductTile::Operand> ProductTile::places() {
-  std::vector<Operand> given = {{"ptr addrspace(3)", kShared}, {"i64", scope_.index(product_.blocks)}};
+  std::vector<Operand> given = {{"ptr addrspace(3)", kShared}, {"i64", own_blocks()}};
   const auto small = [&](const std::string& text) { return ir_.binary("and", "i64", text, "4294967295"); };
   for (const Side* side : {&product_.left, &product_.right}) {
     if (side->matrices) {
@@ -108,6 +108,7 @@ std::vector<ProductTile::Operand> ProductTile::places() {
     for (size_t part = 0; part < side->parts.size(); ++part)
       given.push_back({"ptr addrspace(1)", pointer(*side, part)});
   }
+  if (layout_.cut) given.push_back({"i64", small(scope_.index(product_.span->first))});
   return given;
 }
 
@@ -141,13 +142,32 @@ std::vector<std::string> ProductTile::through_blocks(const std::string& text, si
   return values;
 }
 
+std::string ProductTile::own_blocks() {
+  if (!product_.span) return scope_.index(product_.blocks);
+  const std::string length =
+      ir_.binary("sub", "i64", scope_.index(product_.span->end), scope_.index(product_.span->first));
+  ir_.declare("declare i64 @llvm.smax.i64(i64, i64)");
+  const std::string some = ir_.call("@llvm.smax.i64", "i64", "i64 " + length + ", i64 0");
+  const std::string step = std::to_string(layout_.step());
+  return ir_.binary("udiv", "i64", ir_.binary("add", "i64", some, std::to_string(layout_.step() - 1)), step);
+}
+
+std::string ProductTile::last_block() {
+  const std::string length =
+      ir_.binary("sub", "i64", scope_.index(product_.span->end), scope_.index(product_.span->first));
+  const std::string behind = std::to_string(layout_.step() - 1);
+  const std::string before = ir_.binary("and", "i64", ir_.binary("sub", "i64", length, "1"), behind);
+  return ir_.binary("add", "i64", before, "1");
+}
+
 void ProductTile::load(std::vector<Reg>& state) { through_blocks(loader(), 0, places(), state); }
 
 void ProductTile::multiply(std::string& locals, std::vector<Reg>& state) {
   blocks_ = scope_.index(product_.blocks);
-  const std::vector<Operand> given = {{"ptr addrspace(3)", kShared}, {"i64", blocks_}};
+  std::vector<Operand> given = {{"ptr addrspace(3)", kShared}, {"i64", own_blocks()}};
+  if (layout_.cut) given.push_back({"i64", last_block()});
   values_ = through_blocks(multiplier(), static_cast<size_t>(layout_.sums()), given, state);
-  if (layout_.turns()) skip(blocks_, state);
+  if (layout_.turns()) skip(blocks_, state);  // of the other one's
   // Of the threads that multiply, a warp has 16 rows, and four threads beside each other have one of them.
   const std::string behind = ir_.binary("sub", "i64", gpu_.threads.lane(), std::to_string(ProductLayout::kGroup));
   const std::string thread =
@@ -271,7 +291,11 @@ std::string ProductTile::loader() const {
     p("cvt.u32.u64 ", side, "first, $", kGiven + 3 + 3 * i, ";");
     p("cvt.u32.u64 ", side, "number, $", kGiven + 4 + 3 * i, ";");
   }
-  p("mov.u32 kfirst, 0;");
+  if (layout_.cut) {
+    p("cvt.u32.u64 kfirst, $", kGiven + 2 + 6, ";");
+  } else {
+    p("mov.u32 kfirst, 0;");
+  }
   p("@!more bra DONE;");
   p("LOAD:");
   p("add.u32 empty, full, 8;");
@@ -354,6 +378,8 @@ std::string ProductTile::multiplier() const {
   const int64_t left = layout_.left_bytes(), right = layout_.right_bytes();
   Ptx p;
   p.raw(enter(count + 2, count));
+  if (layout_.cut) p(".reg .b32 from, lines, tail, zero;");
+  if (layout_.cut) p("cvt.u32.u64 tail, $", count + 4, ";");
   p(".reg .b64 left, right, dleft, dright;");
   if (apart) p(".reg .f32 sum<", count, ">, some<", count, ">;");
   p("mov.u32 tid, %tid.x;");
@@ -371,6 +397,7 @@ std::string ProductTile::multiplier() const {
   p("mad.lo.u32 at, stage, ", layout_.stage_bytes(), ", base;");
   p("add.u32 other, at, ", layout_.parts * left, ";");
   if (!layout_.turns()) p("mad.lo.u32 at, group, ", l.group, ", at;");
+  if (layout_.cut) p.raw(without_rest());
   for (const auto& [name, from, fixed] : {std::tuple{"left", "at", l.fixed}, {"right", "other", r.fixed}}) {
     p("shr.u32 ", from, ", ", from, ", 4;");
     p("cvt.u64.u32 ", name, ", ", from, ";");
@@ -419,6 +446,8 @@ std::string ProductTile::multiplier() const {
   }
   p("@more bra BLOCK;");
   for (size_t i = 0; apart && i < count; ++i) p("add.f32 ", value(i), ", ", value(i), ", some", i, ";");
+  // Without any block there is no stage to give back.
+  p("DONE:");
   if (layout_.turns()) {
     p("sub.u32 other, ", kFirstTurn + 1, ", group;");
     p("bar.arrive other, ", 2 * ProductLayout::kGroup, ";");
@@ -427,10 +456,43 @@ std::string ProductTile::multiplier() const {
     p("wgmma.wait_group.sync.aligned 0;");
     p("and.b32 other, tid, 127;");
     p("setp.eq.u32 p, other, 0;");
+    p("setp.ne.and.u32 p, blocks, 0, p;");
     p("@p mbarrier.arrive.shared::cta.b64 _, [empty];");
   }
-  p("DONE:");
   return p.take() + leave(count);
+}
+
+/// In the last block a tile has, what is behind the end in k becomes zero, in the warpgroup's rows of the left operand and in the right one:
+/// what another group has there might be no number. In memory these are whole lines.
+std::string ProductTile::without_rest() const {
+  constexpr int64_t kLine = TensorMap::kBoxBytes, kWidth = 16 * ProductLayout::kGroup;
+  const int64_t box = layout_.step() * kLine;
+  Ptx p;
+  p("add.u32 lines, k, 1;");
+  p("setp.eq.u32 p, lines, blocks;");
+  p("setp.lt.and.u32 p, tail, ", layout_.step(), ", p;");
+  p("@!p bra WHOLE;");
+  p("mov.u32 zero, 0;");
+  p("and.b32 from, tid, 127;");
+  p("shl.b32 from, from, 4;");
+  p("mad.lo.u32 from, tail, ", kLine, ", from;");
+  p("REST:");
+  p("setp.ge.u32 p, from, ", box, ";");
+  p("@p bra CLEAN;");
+  const auto clear = [&](const char* base, int64_t at) {
+    p("add.u32 lines, ", base, ", from;");
+    p("st.shared.v4.b32 [lines+", at, "], {zero, zero, zero, zero};");
+  };
+  clear("at", 0);
+  for (int64_t at = 0; at < layout_.columns; at += TensorMap::kBox) clear("other", at / TensorMap::kBox * box);
+  p("add.u32 from, from, ", kWidth, ";");
+  p("bra REST;");
+  p("CLEAN:");
+  p("fence.proxy.async.shared::cta;");
+  p("add.u32 lines, group, ", kFirstTurn, ";");
+  p("bar.sync lines, ", ProductLayout::kGroup, ";");
+  p("WHOLE:");
+  return p.take();
 }
 
 // ---- What parts can't say ----------------------------------------------------------------------------------------------

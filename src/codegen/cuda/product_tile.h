@@ -46,6 +46,12 @@ class ProductTile {
  private:
   using Side = loops::Product::Side;
 
+  /// Fields of a matrix descriptor but the address, and bytes from one multiplication to the next along k and to the next warpgroup's rows.
+  struct Descriptor {
+    int64_t fixed, deep, group;
+    int turned;  // 1: k does not go along memory
+  };
+
   std::string pointer(const Side& side, size_t part) const;
   struct Operand {
     std::string type, text;
@@ -53,17 +59,16 @@ class ProductTile {
   size_t rows() const { return static_cast<size_t>(2 * layout_.group_rows() / loops::ProductLayout::kGroupRows); }
   bool interleaved() const { return product_.right.matrices && product_.right.matrices->interleaved; }
   std::vector<Operand> places();
+  /// Blocks of the tile, and how many elements of k of the last one it multiplies.
+  std::string own_blocks();
+  std::string last_block();
   std::vector<std::string> through_blocks(const std::string& text, size_t sums, const std::vector<Operand>& given,
                                           std::vector<Reg>& state);
+  std::string without_rest() const;
   void skip(const std::string& blocks, std::vector<Reg>& state);
   std::string enter(size_t first, size_t state) const;
   std::string leave(size_t state) const;
   std::string loader() const;
-  /// Fields of a matrix descriptor but the address, and bytes from one multiplication to the next along k and to the next warpgroup's rows.
-  struct Descriptor {
-    int64_t fixed, deep, group;
-    int turned;  // 1: k does not go along memory
-  };
   Descriptor descriptor(const Side& side) const;
   std::string matrix_copies(const Side& side, const std::string& map, const std::string& name) const;
   std::string multiplier() const;
