@@ -14,7 +14,7 @@ namespace tatara::loops {
 struct ProductLayout {
   int64_t rows, columns, parts;
   bool matrices = false;  // operands are loaded as they lie in memory
-  bool cut = false;       // each tile has blocks of its own along k
+  bool cut = false;       // each tile has a part of its own of k
 
   static constexpr int64_t kGroup = 128;              // threads of a warpgroup
   static constexpr int64_t kGroupRows = 64;           // that it multiplies
@@ -23,6 +23,7 @@ struct ProductLayout {
   static constexpr int64_t kMostStages = 8;
   static constexpr int64_t kRun = 8;  // elements of k beside each other, and rows whose runs lie beside each other
   static constexpr int64_t kLoaderRegisters = 40;
+  static constexpr int64_t kStateBytes = 16;
 
   static ProductLayout of(const Product& product) {
     return {product.left.extent, product.right.extent, static_cast<int64_t>(product.left.parts.size()),
@@ -31,7 +32,7 @@ struct ProductLayout {
   /// Elements of k in a block.
   int64_t step() const { return matrices ? TensorMap::kBox : Product::kStep; }
   /// Whether warpgroups take turns: each has every other tile to itself, and what becomes of its elements is done while the other multiplies.
-  bool turns() const { return matrices && !cut && rows == 2 * kGroupRows && columns <= 128; }
+  bool turns() const { return matrices && rows == 2 * kGroupRows && columns <= 128; }
   int64_t groups() const { return rows / kGroupRows; }
   /// Rows of a tile that a warpgroup has.
   int64_t group_rows() const { return turns() ? rows : kGroupRows; }
@@ -46,9 +47,11 @@ struct ProductLayout {
   int64_t stage_bytes() const { return parts * (left_bytes() + right_bytes()); }
   /// A stage has two barriers of 8 bytes, behind all stages. A block has a kilobyte that is not its own.
   int64_t stages() const {
-    return std::min(kMostStages, (kSharedBytes / resident() - (1 << 10)) / (stage_bytes() + 16));
+    return std::min(kMostStages, (kSharedBytes / resident() - (1 << 10) - kStateBytes) / (stage_bytes() + 16));
   }
-  int64_t shared_bytes() const { return stages() * (stage_bytes() + 16); }
+  /// Behind the barriers: the stage, and the parity of its round, from which the warpgroup whose turn it is goes on.
+  int64_t state_at() const { return stages() * (stage_bytes() + 16); }
+  int64_t shared_bytes() const { return state_at() + kStateBytes; }
   /// Of a thread that multiplies: what the others leave.
   int64_t group_registers() const {
     const int64_t each = kRegisters / (resident() * threads()) / 8 * 8;

@@ -43,7 +43,7 @@ class ProductEmitter {
     for (const LoopSpec& loop : plan.outer) nest_.open_loop(loop.var, loop.extent, loop.kind);
     nest_.location = &node_.node().location;
     nest_.fused(node_);
-    const auto [row, column] = place_of(tile, by_rows ? used_tiles(row_tiles) : left.count, right.count);
+    const auto [row, column] = place_of(tile, row_tiles, right.count);
     Product product;
     product.blocks = left.blocks;
     product.row = at[batch];
@@ -84,12 +84,6 @@ class ProductEmitter {
     const ValueId v = node_.operands[operand];
     const ScalarId x = nest_.load(v, memory_of(s_, v), {at}, loops::kNoScalar, loops::kNoScalar);
     return nest_.indirect(x, size, false, false, loops::kNoScalar);
-  }
-
-  /// How many tiles of rows have any.
-  Expr used_tiles(Expr row_tiles) {
-    const Expr groups = s_.graph.type(node_.operands[6]).sizes[0];
-    return whole_number(6, s_.simplify(groups - ctx().constant(1)), s_.simplify(row_tiles + ctx().constant(1)));
   }
 
   /// The operands of a tile of rows: rows of its group, and the group's matrix.
@@ -135,9 +129,7 @@ class ProductEmitter {
     const Expr above = s_.simplify(ctx().floordiv(tile, stripe) * side_by_side);
     const Expr inside = s_.simplify(ctx().mod(tile, stripe));
     const bool even = rows.is_const() && rows.const_value() % kSideBySide == 0;
-    // Behind what is used (the number of rows is only a bound) there may be tiles without any.
-    const Expr left = s_.simplify(ctx().min(rows - above, side_by_side));
-    const Expr height = even ? side_by_side : rows.is_const() ? left : s_.simplify(ctx().max(left, ctx().constant(1)));
+    const Expr height = even ? side_by_side : s_.simplify(ctx().min(rows - above, side_by_side));
     return {s_.simplify(above + ctx().mod(inside, height)), s_.simplify(ctx().floordiv(inside, height))};
   }
 

@@ -49,6 +49,7 @@ constexpr std::array<ProductTileCost, 3> kHalfTiles = {{{128, 256, 6.1e12, 1.3e-
 constexpr ProductForm kFloat = {loops::Product::kParts, kFloatTiles, 0, 46e12, 0, 1.05};
 constexpr ProductForm kHalf = {1, kHalfTiles, 3.5e-6, 770e12, 1e-6, 1.02};
 
+constexpr int64_t kRun = 8;                  // columns that a thread may have side by side
 constexpr double kLaunchSeconds = 3e-6;      // of the kernel that makes the parts
 constexpr double kHostSeconds = 4e-6;        // of the host's float32 products beside the multiplications
 constexpr double kPartBytes = 10;            // read and written for each element of an operand
@@ -162,8 +163,7 @@ std::optional<ProductChoice> choice_for(const Graph& g, const Node& node, bool f
   const size_t batch = out.sizes.size() - 2;
   const TensorType& a = g.type(operand->value);
   const TensorType& b = g.type(other->value);
-  const bool runs = b.strides[batch].is_const(1) && known(out.sizes[batch + 1]) != 0 &&
-                    out.sizes[batch + 1].const_value() % loops::TensorMap::kInterleaved == 0;
+  const bool runs = known(out.sizes[batch + 1]) != 0 && out.sizes[batch + 1].const_value() % kRun == 0;
   const ProductShape shape{batch == 0 ? 1 : known(out.sizes[0]),
                            known(out.sizes[batch]),
                            known(out.sizes[batch + 1]),
@@ -311,22 +311,20 @@ class GroupedProducts {
     const auto per_group = static_cast<double>(rows) / static_cast<double>(groups());
     const auto of = [](int64_t n) { return static_cast<double>(n); };
     const ProductTileCost& tile = fastest([&](const ProductTileCost& t) {
-      const ProductShape shape{of(groups()), per_group, of(columns), of(inner), b_.type(y).strides[1].is_const(1), false};
+      const ProductShape shape{of(groups()), per_group, of(columns), of(inner), columns % kRun == 0, false};
       return seconds(shape, kHalf, t, processors_);
     });
     ExprContext& ctx = b_.ctx();
     const Expr total = ctx.constant(rows);
     const ValueId counts = b_.op("group_tile_counts", {TensorArg{offs_}, Scalar(rows), Scalar(tile.rows)});
     const ValueId ends = b_.op("cumsum", {TensorArg{counts}, Scalar(int64_t{0}), NoneArg{}});
-    // Each group has one tile that is not full, and so have the rows behind all groups.
-    const Expr most = ctx.constant(rows / tile.rows + groups() + 1);
+    // Each group has one tile that is not full, and so have the rows behind all groups. Eight go side by side.
+    const Expr most = ctx.constant((rows / tile.rows + groups() + 1 + 7) / 8 * 8);
     const ValueId seen = b_.expand(b_.unsqueeze(ends, 0), {most, ctx.constant(groups() + 1)});
     const ValueId group = b_.unary("group_of_tile", seen);
     const std::vector<ValueId> tiles = b_.op_multi(
         "group_tiles", {TensorArg{group}, TensorArg{ends}, TensorArg{offs_}, Scalar(rows), Scalar(tile.rows), Scalar(inner)});
-    TensorList known{tiles};
-    known.values.push_back(ends);
-    return product("rows_product", x, y, std::move(known), {total, ctx.constant(columns)}, tile);
+    return product("rows_product", x, y, TensorList{tiles}, {total, ctx.constant(columns)}, tile);
   }
 
   /// [rows, k] x [k, columns], a product for each group of k.
@@ -335,8 +333,12 @@ class GroupedProducts {
     // What another group has is left out by whole rows of memory.
     if (!b_.type(x).strides[0].is_const(1) || !b_.type(y).strides[1].is_const(1)) return kNoValue;
     const int64_t rows = size(x, 0), columns = size(y, 1);
-    const int64_t tiles = groups() * ((rows + 127) / 128) * ((columns + 255) / 256);
-    const ProductTileCost& tile = kHalfTiles[tiles >= processors_ ? 0 : 1];
+    const auto of = [](int64_t n) { return static_cast<double>(n); };
+    const ProductTileCost& tile = fastest([&](const ProductTileCost& t) {
+      const ProductShape shape{of(groups()), of(rows), of(columns), of(size(x, 1)) / of(groups()), columns % kRun == 0,
+                               false};
+      return seconds(shape, kHalf, t, processors_);
+    });
     ExprContext& ctx = b_.ctx();
     return product("inner_product", x, y, TensorList{{offs_}},
                    {ctx.constant(groups()), ctx.constant(rows), ctx.constant(columns)}, tile);

@@ -67,6 +67,8 @@ void expect_assembled(const std::string& text, size_t steps) {
   for (const auto& each : s.kernels) {
     const Assembled code = assemble(*llvm, *each);
     EXPECT_TRUE(code.good && !code.spills()) << code.log << loops::print_kernel(*each);
+    // Else each multiplication waits for the one before.
+    EXPECT_TRUE(code.log.find("serialized") == std::string::npos) << code.log << loops::print_kernel(*each);
   }
 }
 
@@ -76,6 +78,8 @@ TEST(GpuGroupedProducts, RowsOfGroups) {
     for (const int64_t rows : {64, 1000, 65536}) {
       expect_assembled(by_rows({.rows = rows, .columns_first = columns_first}), 3);
     }
+    expect_assembled(by_rows({.rows = 32768, .inner = 2048, .columns = 1408, .groups = 64, .columns_first = columns_first}), 4);
+    expect_assembled(by_rows({.rows = 32768, .inner = 4096, .columns = 14336, .groups = 8, .columns_first = columns_first}), 3);
   }
   expect_assembled(by_rows({.rows = 4096, .columns = 200, .groups = 128, .dtype = "f16"}), 4);
 }

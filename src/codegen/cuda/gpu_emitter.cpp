@@ -200,33 +200,22 @@ void GpuEmitter::sort(const Sort& sort) {
 }
 
 void GpuEmitter::product(const Product& product) {
-  if (!product.span || product.span->is_cut()) {
-    product_tile(product);
-    return;
-  }
-  // Tiles behind the last group have no rows, and no others come behind them.
-  const std::string first = scope_.index(product.left.first), rows = scope_.index(product.rows);
-  const std::string then = ir_.label(), done = ir_.label(), before = ir_.block();
-  const std::vector<Reg> was = *stage_;
-  ir_.branch(ir_.assign("icmp ult i64 " + first + ", " + rows), then, done);
-  ir_.start_block(then);
-  product_tile(product);
-  const std::string last = ir_.block();
-  ir_.jump(done);
-  ir_.start_block(done);
-  for (size_t i = 0; i < was.size(); ++i) {
-    std::string& now = (*stage_)[i].text;
-    now = ir_.assign("phi i32 [ " + now + ", %" + last + " ], [ " + was[i].text + ", %" + before + " ]");
-  }
-}
-
-void GpuEmitter::product_tile(const Product& product) {
   ProductTile tile(gpu_, *this, product);
   if (loading_) {
     tile.load(*stage_);
     return;
   }
   tile.multiply(locals_, *stage_);
+  if (product.rows.is_const()) {
+    product_elements(product, tile);
+    return;
+  }
+  // A tile may have no rows. Without a branch before them, the loads of blocks are made by what all threads of a warp have alike.
+  const std::string first = scope_.index(product.left.first), rows = scope_.index(product.rows);
+  run_if(ir_.assign("icmp ult i64 " + first + ", " + rows), [&] { product_elements(product, tile); });
+}
+
+void GpuEmitter::product_elements(const Product& product, ProductTile& tile) {
   const For& each = *product.each;
   const bool whole_rows = multiple_of(product.rows, static_cast<int>(product.left.extent));
   const bool whole_columns = multiple_of(each.extent, static_cast<int>(product.right.extent));

@@ -12,6 +12,8 @@
 
 namespace tatara::codegen {
 
+class ProductTile;
+
 /// The module text; see emit_gpu. `adds_vectors`: one instruction adds four float32 to memory.
 std::string emit_gpu_module(const loops::Kernel& kernel, bool adds_vectors, std::string_view symbol);
 
@@ -37,7 +39,8 @@ class GpuEmitter final : public KernelEmitter {
   void transpose(const loops::Transpose& tile) override;
   void sort(const loops::Sort& sort) override;
   void product(const loops::Product& product) override;
-  void product_tile(const loops::Product& product);
+  /// What becomes of the elements of a tile.
+  void product_elements(const loops::Product& product, ProductTile& tile);
   void attention(const loops::Attention& attention) override;
   void weighed_product(const loops::WeighedProduct& product) override;
   std::string store_condition(const loops::Store& store) override;

@@ -1,10 +1,12 @@
 #include "codegen/cuda/product_tile.h"
 
+#include <array>
 #include <tuple>
 #include <utility>
 
 #include "codegen/cuda/ptx.h"
 #include "support/error.h"
+#include "symbolic/multiples.h"
 
 namespace tatara::codegen {
 
@@ -60,6 +62,8 @@ void ProductTile::begin() {
   p("mov.u32 tid, %tid.x;");
   p("setp.ne.u32 p, tid, 0;");
   p("@p bra READY;");
+  p("mov.u32 tid, 0;");
+  p("st.shared.v2.b32 [base+", layout_.state_at(), "], {tid, tid};");
   for (int64_t s = 0; s < layout_.stages(); ++s) {
     p("mbarrier.init.shared::cta.b64 [bars+", 16 * s, "], 1;");
     p("mbarrier.init.shared::cta.b64 [bars+", 16 * s + 8, "], ", layout_.turns() ? 1 : layout_.groups(), ";");
@@ -167,7 +171,6 @@ void ProductTile::multiply(std::string& locals, std::vector<Reg>& state) {
   std::vector<Operand> given = {{"ptr addrspace(3)", kShared}, {"i64", own_blocks()}};
   if (layout_.cut) given.push_back({"i64", last_block()});
   values_ = through_blocks(multiplier(), static_cast<size_t>(layout_.sums()), given, state);
-  if (layout_.turns()) skip(blocks_, state);  // of the other one's
   // Of the threads that multiply, a warp has 16 rows, and four threads beside each other have one of them.
   const std::string behind = ir_.binary("sub", "i64", gpu_.threads.lane(), std::to_string(ProductLayout::kGroup));
   const std::string thread =
@@ -180,22 +183,46 @@ void ProductTile::multiply(std::string& locals, std::vector<Reg>& state) {
   first_row_ = scope_.index(product_.left.first);
   first_column_ = scope_.index(product_.right.first);
   if (layout_.parts > 1) mend(locals);
+  if (exchanges()) exchange();
 }
 
-/// The state behind so many blocks (i64), which another warpgroup has.
-void ProductTile::skip(const std::string& blocks, std::vector<Reg>& state) {
-  const std::string stages = std::to_string(layout_.stages());
-  const std::string at = ir_.binary("add", "i32", state[0].text, ir_.assign("trunc i64 " + blocks + " to i32"));
-  state[0].text = ir_.binary("urem", "i32", at, stages);
-  const std::string rounds = ir_.binary("and", "i32", ir_.binary("udiv", "i32", at, stages), "1");
-  state[1].text = ir_.binary("xor", "i32", state[1].text, rounds);
+bool ProductTile::exchanges() const {
+  return layout_.matrices && !loads_interleaved() && layout_.columns % TensorMap::kInterleaved == 0 &&
+         multiple_of(product_.each->extent, 8);
+}
+
+/// Of 32 columns each of four threads beside each other has two of each eight. They give each other what makes eight of one: a
+/// transposition of four by four pairs, in two steps.
+void ProductTile::exchange() {
+  const std::string lane = gpu_.threads.lane();
+  const size_t of_slice = 2 * values_.size() / rows();
+  ir_.declare("declare float @llvm.nvvm.shfl.sync.bfly.f32(i32, float, i32, i32)");
+  std::array<std::string, 2> odd;
+  for (const size_t step : {size_t{0}, size_t{1}}) {
+    const std::string bit = ir_.binary("and", "i64", lane, std::to_string(int64_t{1} << step));
+    odd[step] = ir_.assign("icmp ne i64 " + bit + ", 0");
+  }
+  const auto trade = [&](std::string& low, std::string& high, size_t step) {
+    const std::string sent = ir_.select(odd[step], "float", low, high, false);
+    const std::string came =
+        ir_.call("@llvm.nvvm.shfl.sync.bfly.f32", "float", str_cat("i32 -1, float ", sent, ", i32 ", 1 << step, ", i32 31"));
+    low = ir_.select(odd[step], "float", came, low, false);
+    high = ir_.select(odd[step], "float", high, came, false);
+  };
+  for (size_t slice = 0; slice < rows() / 2; ++slice) {
+    for (size_t from = slice * of_slice; from < (slice + 1) * of_slice; from += 16) {
+      for (size_t i = 0; i < 4; ++i) {  // of two rows, two columns
+        for (const size_t pair : {size_t{0}, size_t{2}}) trade(values_[from + 4 * pair + i], values_[from + 4 * pair + 4 + i], 0);
+        for (const size_t pair : {size_t{0}, size_t{1}}) trade(values_[from + 4 * pair + i], values_[from + 4 * pair + 8 + i], 1);
+      }
+    }
+  }
 }
 
 ProductTile::Turn ProductTile::turn(const std::string& first, const std::string& step) {
-  std::vector<Reg> state(2, Reg{"0", false});
+  const std::vector<Reg> state(2, Reg{"0", false});
   if (!layout_.turns()) return {first, step, state};
   const std::string group = ir_.binary("sub", "i64", ir_.binary("lshr", "i64", gpu_.threads.lane(), "7"), "1");
-  skip(ir_.binary("mul", "i64", group, scope_.index(product_.blocks)), state);
   return {ir_.binary("add", "i64", first, ir_.binary("mul", "i64", group, step)),
           ir_.binary("mul", "i64", step, std::to_string(layout_.groups())), state};
 }
@@ -391,6 +418,8 @@ std::string ProductTile::multiplier() const {
     // Where the other one's blocks are not all there, a parity could be that of two rounds before.
     p("add.u32 other, group, ", kFirstTurn, ";");
     p("bar.sync other, ", 2 * ProductLayout::kGroup, ";");
+    p("ld.shared.v2.b32 {stage, parity}, [base+", layout_.state_at(), "];");
+    p("mad.lo.u32 full, stage, 16, bars;");
   }
   p("@!more bra DONE;");
   p.wait("BLOCK", "full", "parity");
@@ -449,6 +478,9 @@ std::string ProductTile::multiplier() const {
   // Without any block there is no stage to give back.
   p("DONE:");
   if (layout_.turns()) {
+    p("and.b32 other, tid, 127;");
+    p("setp.eq.u32 p, other, 0;");
+    p("@p st.shared.v2.b32 [base+", layout_.state_at(), "], {stage, parity};");
     p("sub.u32 other, ", kFirstTurn + 1, ", group;");
     p("bar.arrive other, ", 2 * ProductLayout::kGroup, ";");
   }
@@ -483,7 +515,9 @@ std::string ProductTile::without_rest() const {
     p("add.u32 lines, ", base, ", from;");
     p("st.shared.v4.b32 [lines+", at, "], {zero, zero, zero, zero};");
   };
-  clear("at", 0);
+  for (int64_t row = 0; row < layout_.group_rows(); row += ProductLayout::kGroupRows) {
+    clear("at", row / ProductLayout::kGroupRows * box);
+  }
   for (int64_t at = 0; at < layout_.columns; at += TensorMap::kBox) clear("other", at / TensorMap::kBox * box);
   p("add.u32 from, from, ", kWidth, ";");
   p("bra REST;");

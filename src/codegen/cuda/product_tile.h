@@ -57,7 +57,10 @@ class ProductTile {
     std::string type, text;
   };
   size_t rows() const { return static_cast<size_t>(2 * layout_.group_rows() / loops::ProductLayout::kGroupRows); }
-  bool interleaved() const { return product_.right.matrices && product_.right.matrices->interleaved; }
+  /// Whether a thread's columns lie beside each other: as they were loaded, or after an exchange.
+  bool loads_interleaved() const { return product_.right.matrices && product_.right.matrices->interleaved; }
+  bool exchanges() const;
+  bool interleaved() const { return loads_interleaved() || exchanges(); }
   std::vector<Operand> places();
   /// Blocks of the tile, and how many elements of k of the last one it multiplies.
   std::string own_blocks();
@@ -65,7 +68,7 @@ class ProductTile {
   std::vector<std::string> through_blocks(const std::string& text, size_t sums, const std::vector<Operand>& given,
                                           std::vector<Reg>& state);
   std::string without_rest() const;
-  void skip(const std::string& blocks, std::vector<Reg>& state);
+  void exchange();
   std::string enter(size_t first, size_t state) const;
   std::string leave(size_t state) const;
   std::string loader() const;

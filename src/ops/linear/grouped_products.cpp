@@ -209,7 +209,7 @@ void register_grouped_products(OpRegistry& r) {
                            library_backward_meta);
   backward.host_name = "transformers::grouped_mm_fallback_backward";
   backward.has_out = false;
-  backward.vjp = [](VjpContext&) { throw Unsupported("eager has no second derivative of grouped_mm_fallback"); };
+  backward.vjp = host_derivative;  // the host has none, and says so
   r.add(std::move(backward));
 
   r.add(make_op({"group_tile_counts", OpKind::kIndexing, "(Tensor offs, SymInt total, int rows) -> Tensor", ""},
@@ -220,7 +220,7 @@ void register_grouped_products(OpRegistry& r) {
                  "Tensor, Tensor)",
                  ""},
                 tiles_meta, nullptr, lower_tiles));
-  // As matrix_product; `groups`: what group_tiles gives, then the numbers of tiles up to each group's end.
+  // As matrix_product; `groups`: what group_tiles gives.
   r.add(make_op({"rows_product", OpKind::kIndexing,
                  "(Tensor[] left, Tensor[] right, Tensor[] groups, SymInt[] size, int rows, int columns) -> Tensor", ""},
                 own_meta, nullptr, [](LowerContext& c) { c.product(); }));
