@@ -177,6 +177,9 @@ bench-products-gpu: build
 	$(PY) bench/products_gpu.py
 	$(PY) bench/products_gpu.py --dtype float16
 
+bench-grouped-gpu: build
+	$(PY) bench/grouped_products.py
+
 bench-attention-gpu: build
 	$(PY) bench/attention_gpu.py $(ARGS)
 

@@ -1,10 +1,10 @@
-"""`make bench-grouped-gpu`: products of groups of rows with a matrix each (mixtures of experts), beside torch's own kernel, in one run.
+"""`make bench-grouped-gpu`: products of groups of rows with a matrix each (mixtures of experts), beside torch's own, in one run.
 
     python bench/grouped_products.py [--dtype bfloat16|float16] [--rounds N]
 
 Times are those of the GPU: events around replays of a CUDA graph of one call, medians of rounds in which both take turns.
-A row: rows x inner x columns, groups, how rows are spread. even: equally; skewed: half of them in one of eight groups, a quarter
-in the next ones, and some groups have none.
+A row: rows x inner x columns, groups, how rows are spread. even: equally; skewed: half of them in one of eight groups, a
+quarter in the next ones, and some groups have none.
 """
 
 from __future__ import annotations

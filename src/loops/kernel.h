@@ -326,9 +326,9 @@ struct Product {
     bool is_cut() const { return !first.is_const(0); }
   };
   Side left, right;
-  Expr blocks;     // of an operand, along k; with a span at most
+  Expr blocks;               // of an operand, along k; with a span at most
   std::optional<Span> span;  // of matrices
-  Expr row, rows;  // symbol and range of rows; tiles may go past it
+  Expr row, rows;            // symbol and range of rows; tiles may go past it
   ScalarId value;
   std::unique_ptr<For> each;
 

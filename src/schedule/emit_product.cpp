@@ -117,8 +117,7 @@ class ProductEmitter {
     const ScalarId number = nest_.index_value(group, DType::kInt64);
     const ScalarId is_first = nest_.emit(make_scalar(ScalarOp::kEq, DType::kBool, {number, zero_}));
     const Expr before = s_.simplify(ctx().max(group - ctx().constant(1), ctx().constant(0)));
-    const ScalarId begin =
-        nest_.emit(make_scalar(ScalarOp::kSelect, DType::kInt64, {is_first, zero_, end_of(before)}));
+    const ScalarId begin = nest_.emit(make_scalar(ScalarOp::kSelect, DType::kInt64, {is_first, zero_, end_of(before)}));
     return {bounded(begin), bounded(end_of(group))};
   }
 

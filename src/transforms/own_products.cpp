@@ -322,8 +322,8 @@ class GroupedProducts {
     const Expr most = ctx.constant((rows / tile.rows + groups() + 1 + 7) / 8 * 8);
     const ValueId seen = b_.expand(b_.unsqueeze(ends, 0), {most, ctx.constant(groups() + 1)});
     const ValueId group = b_.unary("group_of_tile", seen);
-    const std::vector<ValueId> tiles = b_.op_multi(
-        "group_tiles", {TensorArg{group}, TensorArg{ends}, TensorArg{offs_}, Scalar(rows), Scalar(tile.rows), Scalar(inner)});
+    const std::vector<ValueId> tiles = b_.op_multi("group_tiles", {TensorArg{group}, TensorArg{ends}, TensorArg{offs_},
+                                                                   Scalar(rows), Scalar(tile.rows), Scalar(inner)});
     return product("rows_product", x, y, TensorList{tiles}, {total, ctx.constant(columns)}, tile);
   }
 
@@ -335,8 +335,8 @@ class GroupedProducts {
     const int64_t rows = size(x, 0), columns = size(y, 1);
     const auto of = [](int64_t n) { return static_cast<double>(n); };
     const ProductTileCost& tile = fastest([&](const ProductTileCost& t) {
-      const ProductShape shape{of(groups()), of(rows), of(columns), of(size(x, 1)) / of(groups()), columns % kRun == 0,
-                               false};
+      const ProductShape shape{of(groups()),        of(rows), of(columns), of(size(x, 1)) / of(groups()),
+                               columns % kRun == 0, false};
       return seconds(shape, kHalf, t, processors_);
     });
     ExprContext& ctx = b_.ctx();

@@ -140,7 +140,9 @@ def test_ends_out_of_order_touch_no_other_memory() -> None:
     near(compiled(x, w, ends([128] * 4)), exact_rows(x, w, [128] * 4))
 
 
-@pytest.mark.parametrize("lengths", [LENGTHS["skewed"], LENGTHS["even"], LENGTHS["many"]], ids=["skewed", "even", "many"])
+@pytest.mark.parametrize(
+    "lengths", [LENGTHS["skewed"], LENGTHS["even"], LENGTHS["many"]], ids=["skewed", "even", "many"]
+)
 @pytest.mark.parametrize("columns_first", [False, True])
 def test_gradients(lengths: list[int], columns_first: bool) -> None:
     x = random(sum(lengths), 256, dtype=torch.bfloat16).requires_grad_()

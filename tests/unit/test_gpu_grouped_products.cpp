@@ -27,15 +27,16 @@ std::string by_rows(const Groups& g) {
   const std::string result = type(str_cat(g.rows, ", ", g.columns));
   return str_cat("graph(%0: ", type(str_cat(g.rows, ", ", g.inner)), ", %1: ", given, ", %2: i32[", g.groups,
                  "]@cuda:0) {\n", g.columns_first ? str_cat("  %3: ", seen, " = permute(%1, [0, 2, 1])\n") : "",
-                 "  %4: ", result, " = _grouped_mm(%0, ", g.columns_first ? "%3" : "%1", ", %2, None, None)\n  %5: ",
-                 result, " = relu(%4)\n  return (%5)\n}");
+                 "  %4: ", result, " = _grouped_mm(%0, ", g.columns_first ? "%3" : "%1",
+                 ", %2, None, None)\n  %5: ", result, " = relu(%4)\n  return (%5)\n}");
 }
 
 /// For each group the product of its part of the inner dimension.
 std::string by_inner(const Groups& g) {
   const auto type = [&](const std::string& sizes) { return str_cat(g.dtype, "[", sizes, "]@cuda:0"); };
   return str_cat("graph(%0: ", type(str_cat(g.inner, ", ", g.rows)), ", %1: ", type(str_cat(g.inner, ", ", g.columns)),
-                 ", %2: i32[", g.groups, "]@cuda:0) {\n  %3: ", type(str_cat(g.rows, ", ", g.inner, "; strides 1, ", g.rows)),
+                 ", %2: i32[", g.groups,
+                 "]@cuda:0) {\n  %3: ", type(str_cat(g.rows, ", ", g.inner, "; strides 1, ", g.rows)),
                  " = permute(%0, [1, 0])\n  %4: ", type(str_cat(g.groups, ", ", g.rows, ", ", g.columns)),
                  " = _grouped_mm(%3, %1, %2, None, None)\n  return (%4)\n}");
 }
@@ -78,8 +79,10 @@ TEST(GpuGroupedProducts, RowsOfGroups) {
     for (const int64_t rows : {64, 1000, 65536}) {
       expect_assembled(by_rows({.rows = rows, .columns_first = columns_first}), 3);
     }
-    expect_assembled(by_rows({.rows = 32768, .inner = 2048, .columns = 1408, .groups = 64, .columns_first = columns_first}), 4);
-    expect_assembled(by_rows({.rows = 32768, .inner = 4096, .columns = 14336, .groups = 8, .columns_first = columns_first}), 3);
+    expect_assembled(
+        by_rows({.rows = 32768, .inner = 2048, .columns = 1408, .groups = 64, .columns_first = columns_first}), 4);
+    expect_assembled(
+        by_rows({.rows = 32768, .inner = 4096, .columns = 14336, .groups = 8, .columns_first = columns_first}), 3);
   }
   expect_assembled(by_rows({.rows = 4096, .columns = 200, .groups = 128, .dtype = "f16"}), 4);
 }

@@ -101,7 +101,7 @@ TEST(GpuProducts, TheHostKeepsWhatItDoesFaster) {
   EXPECT_TRUE(ours(4096, 1024, 4096, DType::kBFloat16, 132, true));
   EXPECT_FALSE(ours(1000, 1001, 4096, DType::kFloat16, 132, true));  // rows off 16 bytes
   EXPECT_FALSE(ours(64, 4096, 4096, DType::kFloat16, 132, true));
-  EXPECT_TRUE(ours(4096, 512, 4096, DType::kFloat16));  // columns are exchanged between threads
+  EXPECT_TRUE(ours(4096, 512, 4096, DType::kFloat16));              // columns are exchanged between threads
   EXPECT_FALSE(ours(4096, 512, 4100, DType::kFloat16, 132, true));  // pairs of them are stored
   EXPECT_FALSE(ours(8192, 8192, 8192, DType::kFloat64));
   EXPECT_FALSE(ours(8192, 8192, 8192, DType::kFloat32, 0));

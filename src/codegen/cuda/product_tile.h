@@ -68,6 +68,9 @@ class ProductTile {
   std::vector<std::string> through_blocks(const std::string& text, size_t sums, const std::vector<Operand>& given,
                                           std::vector<Reg>& state);
   std::string without_rest() const;
+  /// Waits for the turn, and lets the other warpgroup have it.
+  std::string await_turn() const;
+  std::string give_turn() const;
   void exchange();
   std::string enter(size_t first, size_t state) const;
   std::string leave(size_t state) const;

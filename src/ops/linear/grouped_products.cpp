@@ -214,20 +214,23 @@ void register_grouped_products(OpRegistry& r) {
 
   r.add(make_op({"group_tile_counts", OpKind::kIndexing, "(Tensor offs, SymInt total, int rows) -> Tensor", ""},
                 counts_meta, nullptr, lower_counts));
-  r.add(make_op({"group_of_tile", OpKind::kReduction, "(Tensor ends) -> Tensor", ""}, group_meta, nullptr, lower_group));
+  r.add(
+      make_op({"group_of_tile", OpKind::kReduction, "(Tensor ends) -> Tensor", ""}, group_meta, nullptr, lower_group));
   r.add(make_op({"group_tiles", OpKind::kIndexing,
                  "(Tensor group, Tensor ends, Tensor offs, SymInt total, int rows, int inner) -> (Tensor, Tensor, "
                  "Tensor, Tensor)",
                  ""},
                 tiles_meta, nullptr, lower_tiles));
   // As matrix_product; `groups`: what group_tiles gives.
-  r.add(make_op({"rows_product", OpKind::kIndexing,
-                 "(Tensor[] left, Tensor[] right, Tensor[] groups, SymInt[] size, int rows, int columns) -> Tensor", ""},
-                own_meta, nullptr, [](LowerContext& c) { c.product(); }));
+  r.add(
+      make_op({"rows_product", OpKind::kIndexing,
+               "(Tensor[] left, Tensor[] right, Tensor[] groups, SymInt[] size, int rows, int columns) -> Tensor", ""},
+              own_meta, nullptr, [](LowerContext& c) { c.product(); }));
   // Matrices of the batch are sums over the parts of k that belong to each group; `groups`: offs.
-  r.add(make_op({"inner_product", OpKind::kIndexing,
-                 "(Tensor[] left, Tensor[] right, Tensor[] groups, SymInt[] size, int rows, int columns) -> Tensor", ""},
-                own_meta, nullptr, [](LowerContext& c) { c.product(); }));
+  r.add(
+      make_op({"inner_product", OpKind::kIndexing,
+               "(Tensor[] left, Tensor[] right, Tensor[] groups, SymInt[] size, int rows, int columns) -> Tensor", ""},
+              own_meta, nullptr, [](LowerContext& c) { c.product(); }));
 }
 
 }  // namespace tatara
