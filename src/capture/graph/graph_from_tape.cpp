@@ -32,11 +32,28 @@ bool follows_histories(const Tape& tape) {
 }
 
 bool is_training_tape(const Tape& tape) {
-  const bool needs = std::any_of(tape.slots().begin(), tape.slots().end(),
-                                 [](const TapeSlot& slot) { return slot.input && slot.requires_grad; });
-  const bool made = std::any_of(tape.nodes().begin(), tape.nodes().end(), is_leaf_mark);
-  return (needs || made) &&
-         std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& n) { return n.grad; });
+  const auto& nodes = tape.nodes();
+  std::vector<bool>
+      needs;  // by slot; also views made beside gradients, since what is computed from one may have a history
+  for (const TapeSlot& slot : tape.slots()) needs.push_back(slot.input && slot.requires_grad);
+  const bool made = std::any_of(nodes.begin(), nodes.end(), is_leaf_mark);
+  if (!made && std::none_of(needs.begin(), needs.end(), [](bool each) { return each; })) return false;
+  const bool plain = !made && std::all_of(nodes.begin(), nodes.end(), is_operator_call);
+  return std::any_of(nodes.begin(), nodes.end(), [&](const TapeNode& node) {
+    if (!plain || node.level != 0) return node.grad;
+    if (detaches(node)) return false;
+    bool reads = false;
+    const auto look = [&](int slot) { reads = reads || needs[static_cast<size_t>(slot)]; };
+    for_each_slot(node.args.get(), look);
+    if (node.kwargs) for_each_slot(node.kwargs.get(), look);
+    if (!reads) return false;
+    if (!node.grad && may_be_view(tape, node)) {
+      for (const int output : node.outputs) {
+        if (output >= 0) needs[static_cast<size_t>(output)] = true;
+      }
+    }
+    return node.grad;
+  });
 }
 
 struct LiveInference::Impl {

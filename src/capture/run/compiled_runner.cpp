@@ -471,6 +471,7 @@ CompiledRunner::Tried CompiledRunner::try_run(std::vector<Ref>& env, TorchApi& a
     if (!import_all(env, api, *frame)) return Tried::kRefused;
     if (mutates_ && overlapping(frame->inputs, executable_->plan())) {
       problem_ = "inputs overlap in memory and one of them is written";
+      frames_.push_back(std::move(frame));
       return Tried::kRefused;
     }
     let_go_ = frame->wrote = false;
