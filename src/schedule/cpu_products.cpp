@@ -116,7 +116,8 @@ bool tile_products(State& s, const Group& group, const std::vector<Access>& acce
     if (!full && writes_what_it_reads(accesses)) rows = 1;
     if (rows > 1 || extent.is_const(1)) {
       const bool all = extent.is_const(rows);
-      plan.copies.push_back({beside, rows, !all, full ? Expr() : extent - s.ctx.constant(1)});
+      plan.copies.push_back(
+          {beside, rows, !all, full ? Expr() : extent - s.ctx.constant(1), merged_dim(*group.space, *own)});
       plan.outer.erase(own);
       if (!all) {
         const Expr step = s.ctx.constant(rows), blocks = s.simplify(s.ctx.ceildiv(extent, step));

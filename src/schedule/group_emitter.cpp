@@ -9,6 +9,7 @@ using loops::LoopKind;
 namespace {
 
 constexpr double kDear = 8;  // computing again costs more than a trip to the nearest cache
+constexpr size_t kPlaceSymbols = 220;
 
 }  // namespace
 
@@ -162,16 +163,30 @@ ScalarId GroupEmitter::value_of(const Member& m) {
   return x;
 }
 
+Expr GroupEmitter::place_of(const NestPlan::Copies& c, int64_t k) const {
+  const Expr copy = s_.ctx.constant(k);
+  // The loop's variable: the dim itself may stand for others with it, and is thought to be shorter.
+  const auto in_loop = [&] {
+    const Expr place = c.follow ? plan_.substitution.at(c.dim) + copy : copy;
+    return c.last.valid() ? s_.ctx.min(place, c.last) : place;
+  };
+  if (!c.merged.valid()) return c.last.valid() ? in_loop() : c.follow ? c.dim + copy : copy;
+  // Of the dim alone: what holds for all of its elements must fold here as it did where the dims were merged.
+  Expr& symbol = places_[{c.dim.node(), k}];
+  if (!symbol.valid()) {
+    symbol = s_.pooled_symbol(c.merged, kPlaceSymbols + places_.size());
+    nest_.substitution[symbol] = in_loop();
+  }
+  return symbol;
+}
+
 std::vector<Expr> GroupEmitter::index_of(const Member& m) const {
   std::vector<Expr> index = *index_map(s_, *group_.space, *m.sizes, m.full || m.kind == Member::Kind::kReduce);
   if (plan_.copies.empty()) return index;
   ExprMap place;
   int64_t rest = copy_;
   for (const NestPlan::Copies& c : plan_.copies) {
-    const Expr copy = s_.ctx.constant(rest % c.count);
-    place[c.dim] = c.follow ? c.dim + copy : copy;
-    // The loop's variable: the dim itself may stand for others with it, and is thought to be shorter.
-    if (c.last.valid()) place[c.dim] = s_.ctx.min(plan_.substitution.at(c.dim) + copy, c.last);
+    place[c.dim] = place_of(c, rest % c.count);
     rest /= c.count;
   }
   for (Expr& e : index) e = s_.simplify(s_.ctx.substitute(e, place));

@@ -56,6 +56,8 @@ class GroupEmitter {
   ScalarId value_of(const Member& m);
   /// The element of a member's space that an iteration works on: of the present copy, where a thread has several.
   std::vector<Expr> index_of(const Member& m) const;
+  /// Where along its dim the k-th copy is.
+  Expr place_of(const NestPlan::Copies& c, int64_t k) const;
   template <typename Fn>
   void for_each_copy(Fn&& fn);
   void store(const Member& m, ScalarId x);
@@ -87,6 +89,7 @@ class GroupEmitter {
   std::map<Kept, std::pair<int, int>> seen_;       // dear values: the first and the last walk that needs them
   std::map<Kept, std::pair<BufferId, int>> kept_;  // where, and since which walk
   std::map<ValueId, int> stored_in_;
+  mutable std::map<std::pair<const ExprNode*, int64_t>, Expr> places_;  // of copies along merged dims
 };
 
 }  // namespace tatara::sched

@@ -424,6 +424,12 @@ class Planner {
 
 }  // namespace
 
+Expr merged_dim(const Space& space, const LoopSpec& loop) {
+  const auto d = std::find(space.symbols.begin(), space.symbols.end(), loop.dim) - space.symbols.begin();
+  const Expr own = space.dims[static_cast<size_t>(d)];
+  return own == loop.extent ? Expr() : own;
+}
+
 NestPlan plain_nest(const Space& space) {
   NestPlan plan;
   for (size_t d = 0; d < space.dims.size(); ++d) {

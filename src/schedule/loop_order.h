@@ -46,6 +46,7 @@ struct NestPlan {
     int64_t count = 1;
     bool follow = false;  // the dim has a loop, over groups of so many elements; else it has none, and these are all
     Expr last = {};       // where the last group is not full: the last element, which is computed again
+    Expr merged = {};     // the dim's own extent, where its loop stands for dims before it, too
   };
   std::vector<Copies> copies;
   int64_t side_by_side() const {
@@ -64,6 +65,8 @@ inline Expr stride_of(ExprContext& ctx, Expr address, Expr symbol) {
   return address.contains(symbol) ? address.coefficient_of(symbol) : ctx.constant(0);
 }
 
+/// The extent of the dim of a loop that stands for dims before it, too; invalid: it stands for its own alone.
+Expr merged_dim(const Space& space, const LoopSpec& loop);
 /// Each dim a serial loop: for finding out what is accessed.
 NestPlan plain_nest(const Space& space);
 /// `lanes`: the dim of the vector loop; invalid: chosen by how memory is accessed.

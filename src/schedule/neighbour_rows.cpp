@@ -123,7 +123,7 @@ void share_rows(State& s, const Group& group, const std::vector<Access>& accesse
   const Expr block = s.pooled_symbol(count, 208);
   const bool even = best->extent.const_value() % copies == 0;
   plan.substitution[best->dim] = even ? block * step : ctx.min(block * step, best->extent - step);
-  plan.copies = {{best->dim, copies, true}};
+  plan.copies = {{best->dim, copies, true, {}, merged_dim(*group.space, *best)}};
   *best = {block, count, loops::LoopKind::kParallel, Expr(), Expr()};
   s.note(s.name_of(group.members.front().value), str_cat("a thread computes ", copies, " rows, which read the same"));
 }

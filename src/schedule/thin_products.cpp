@@ -53,7 +53,7 @@ bool share_weight(State& s, const Group& group, NestPlan& plan) {
     if (count.lo != count.hi) return false;
     rows = std::min(count.hi, kMostFew);
     while (count.hi % rows != 0) --rows;
-    plan.copies.push_back({few, rows, rows < count.hi});
+    plan.copies.push_back({few, rows, rows < count.hi, {}, merged_dim(*group.space, *own)});
     const auto behind = plan.outer.erase(own);
     if (rows < count.hi) {
       // Blocks of rows follow each other while what they share of the matrix is near.
@@ -86,7 +86,7 @@ bool share_weight(State& s, const Group& group, NestPlan& plan) {
     const Expr count = s.ctx.constant(loop->extent.const_value() / beside);
     const Expr block = s.pooled_symbol(count, 210);
     plan.substitution[loop->dim] = block * s.ctx.constant(beside);
-    plan.copies.push_back({loop->dim, beside, true});
+    plan.copies.push_back({loop->dim, beside, true, {}, merged_dim(*group.space, *loop)});
     *loop = {block, count, LoopKind::kParallel, Expr(), Expr()};
   }
   s.note(s.name_of(s.graph.node(group.members.front().node).outputs[0]),
