@@ -42,11 +42,13 @@ constexpr double kHostFloat16 = 0.2;  // of which it has none
 constexpr double kOwnLaunch = 600;
 constexpr double kOwnTile = 8;
 constexpr double kOwnHalves = 1.9;  // with conversions
-constexpr double kLatency = 4;      // of a multiplication and addition
-constexpr double kOwnSum = 8;       // to add up the lanes of a vector
-constexpr double kCopied = 0.6;     // an element of a matrix in another order
-constexpr double kCopiedFar = 4;    // where it comes from behind the second cache
-constexpr double kNear = 1 << 18;   // bytes that do not
+// On a Zen 3: vectors of half a line of the cache fetch each line twice where the right matrix does not stay in the first cache.
+constexpr double kOwnHalfLines = 1.4, kFirstCache = 1 << 16, kLine = 64;
+constexpr double kLatency = 4;     // of a multiplication and addition
+constexpr double kOwnSum = 8;      // to add up the lanes of a vector
+constexpr double kCopied = 0.6;    // an element of a matrix in another order
+constexpr double kCopiedFar = 4;   // where it comes from behind the second cache
+constexpr double kNear = 1 << 18;  // bytes that do not
 constexpr double kVectorsBeside = 2, kVectorsOfFewRows = 4;
 constexpr double kFewRows = 4;
 constexpr int64_t kLeastWideRows = 5;    // and columns, of products of narrower numbers, that a tile pays for, and
@@ -70,6 +72,7 @@ class ProductCycles {
     inner_ = seen(a.sizes[d + 1]);
     columns_ = form.vector ? 1 : seen(b.sizes[d + 1]);
     lanes_ = static_cast<double>(vector_bytes) / std::max(dtype_size(a.dtype), 4);
+    half_lines_ = vector_bytes < kLine && inner_ * columns_ * std::max(dtype_size(a.dtype), 4) > kFirstCache;
   }
 
   /// Whether the host multiplies without its library.
@@ -96,7 +99,8 @@ class ProductCycles {
     const auto rows = static_cast<double>(loops::rows_beside(static_cast<int64_t>(rows_)));
     const double vectors = std::ceil(columns_ / lanes_);
     const double chains = rows * std::min(vectors, rows > kFewRows ? kVectorsBeside : kVectorsOfFewRows);
-    const double tile = inner_ * rows * vectors * std::max(1.0, kLatency / chains) + kOwnTile * vectors;
+    const double each = std::max(1.0, kLatency / chains) * (half_lines_ ? kOwnHalfLines : 1);
+    const double tile = inner_ * rows * vectors * each + kOwnTile * vectors;
     return kOwnLaunch + halves() * batch_ * std::ceil(rows_ / rows) * tile + copy(copied);
   }
 
@@ -114,7 +118,7 @@ class ProductCycles {
   }
 
   DType dtype_;
-  bool batched_;
+  bool batched_, half_lines_ = false;
   double batch_ = 1, rows_ = 1, inner_ = 1, columns_ = 1, lanes_ = 1;
 };
 

@@ -7,14 +7,15 @@
 namespace tatara {
 namespace {
 
-Schedule schedule_products(Program& p, const std::vector<ValueId>& outputs, bool slow_host = true) {
+Schedule schedule_products(Program& p, const std::vector<ValueId>& outputs, bool slow_host = true,
+                           int vector_bytes = 64) {
   for (const ValueId v : outputs) p.graph.add_output(v);
   PassOptions passes;
-  passes.vector_bytes = 64;
+  passes.vector_bytes = vector_bytes;
   passes.thin_weights = slow_host;
   ScheduleOptions options;
   options.num_threads = 1;
-  options.vector_bytes = 64;
+  options.vector_bytes = vector_bytes;
   const Graph g = eliminate_dead_code(
       eliminate_common_subexpressions(cpu_products(canonicalize(decompose(canonicalize(p.graph))), passes)));
   Schedule made = schedule_graph(g, options);
@@ -30,6 +31,17 @@ size_t count(const std::string& text, const std::string& part) {
 
 ValueId linear_of(Program& p, ValueId x, int64_t columns, int64_t inner) {
   return p.b.op("linear", {TensorArg{x}, TensorArg{p.input({columns, inner})}, TensorArg{p.input({columns})}});
+}
+
+TEST(CpuProducts, NarrowVectorsLeaveLargeMatricesToTheHost) {
+  for (const int vector_bytes : {32, 64}) {
+    for (const int64_t n : {64, 256}) {
+      Program p;
+      const ValueId y = p.b.binary("mm", p.input({n, n}), p.input({n, n}));
+      const Schedule s = schedule_products(p, {p.b.op("gelu", {TensorArg{y}})}, true, vector_bytes);
+      EXPECT_EQ(host_calls(s), vector_bytes == 32 && n == 256 ? 1u : 0u);
+    }
+  }
 }
 
 TEST(CpuProducts, RowsAreSideBySideAndWhatFollowsIsInTheKernel) {
