@@ -43,7 +43,8 @@ constexpr double kOwnLaunch = 600;
 constexpr double kOwnTile = 8;
 constexpr double kOwnHalves = 1.9;  // with conversions
 // On a Zen 3: vectors of half a line of the cache fetch each line twice where the right matrix does not stay in the first cache.
-constexpr double kOwnHalfLines = 1.4, kFirstCache = 1 << 16, kLine = 64;
+// Of few rows the host's library reads it as often.
+constexpr double kOwnHalfLines = 1.4, kFirstCache = 1 << 16, kLine = 64, kLeastHalfLines = 33;
 constexpr double kLatency = 4;     // of a multiplication and addition
 constexpr double kOwnSum = 8;      // to add up the lanes of a vector
 constexpr double kCopied = 0.6;    // an element of a matrix in another order
@@ -72,7 +73,8 @@ class ProductCycles {
     inner_ = seen(a.sizes[d + 1]);
     columns_ = form.vector ? 1 : seen(b.sizes[d + 1]);
     lanes_ = static_cast<double>(vector_bytes) / std::max(dtype_size(a.dtype), 4);
-    half_lines_ = vector_bytes < kLine && inner_ * columns_ * std::max(dtype_size(a.dtype), 4) > kFirstCache;
+    const double right = inner_ * columns_ * std::max(dtype_size(a.dtype), 4);
+    half_lines_ = vector_bytes < kLine && rows_ >= kLeastHalfLines && right > kFirstCache;
   }
 
   /// Whether the host multiplies without its library.
