@@ -39,7 +39,7 @@ struct GradientLayout {
   bool history = false;                 // of a pass with create_graph=True: the gradient requires grad in eager
 };
 
-/// Whether gradients may flow through the tape: an operation was recorded with gradients on, and some input requires grad.
+/// Whether gradients may flow through the tape: an operation that was recorded with gradients on reads an input that requires grad.
 bool is_training_tape(const Tape& tape);
 
 /// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
