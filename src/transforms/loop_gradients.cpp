@@ -33,6 +33,18 @@ std::vector<bool> inputs_needing(const LoopForm& form, std::vector<bool> inputs,
   return inputs;
 }
 
+/// Which results depend on one input of the body: last values, histories of all carried values, stacks.
+std::vector<bool> results_of(const LoopForm& form, size_t input) {
+  std::vector<bool> one(form.body->inputs().size(), false), values;
+  one[input] = true;
+  const std::vector<bool> histories = inputs_needing(form, std::move(one), values);
+  std::vector<bool> results;
+  for (const GraphOutput& output : form.body->outputs()) results.push_back(values[static_cast<size_t>(output.value)]);
+  const auto carries = static_cast<std::ptrdiff_t>(form.carries());
+  results.insert(results.begin() + carries, histories.begin(), histories.begin() + carries);
+  return results;
+}
+
 /// Builds the body of the loop that gives gradients.
 class ReverseBody {
  public:
@@ -251,6 +263,12 @@ std::vector<ValueId> with_loop_gradients(Graph& to, const Graph& graph, const No
   made.body = std::make_shared<const Graph>(forward.graph);
   for (size_t k = 0; k < form.carries(); ++k) made.history[k] = form.history[k] || reverse.kept[k];
   made.backward = loop_text(body);
+  for (const LoopLinks::Link& link : reverse.links.carries) {
+    reverse.links.reached_by.push_back(results_of(form, static_cast<size_t>(link.index)));
+  }
+  for (const int64_t scan : reverse.links.stacked) {
+    reverse.links.reached_by.push_back(results_of(form, form.carries() + static_cast<size_t>(scan)));
+  }
   reverse.links.needs = wanted;
   made.links = reverse.links.encode();
   GraphBuilder builder(to);

@@ -239,6 +239,9 @@ PyObject* TransformTracing::unwrap_tensor(PyObject* callable, PyObject* tensor, 
   if (const auto wrapped = own_.wraps.find(slot); wrapped != own_.wraps.end()) {
     return Py_NewRef(t.tape.slots()[static_cast<size_t>(wrapped->second)].object.get());
   }
+  if (const int before = given_before(FuncStep::kUnwrap, slot); before >= 0) {
+    return Py_NewRef(t.tape.slots()[static_cast<size_t>(before)].object.get());
+  }
   const int parent = own_.open_levels.size() > 1 ? own_.open_levels[own_.open_levels.size() - 2] : 0;
   const int made = placeholder_like(slot, parent);
   if (made < 0) return nullptr;

@@ -75,6 +75,19 @@ int TransformTracing::whole_batch(int slot, int dim) const {
   return -1;
 }
 
+int TransformTracing::given_before(FuncStep step, int slot, int dim) const {
+  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
+  for (size_t n = nodes.size(); n-- > 0;) {
+    const TapeNode& node = nodes[n];
+    // Only results are between: nothing was written.
+    if (step_of(node) == FuncStep::kNone ? node.name != "expand" : step_of(node) == FuncStep::kEnter) return -1;
+    if (step_of(node) != step || node.level != innermost() || transform_step(node)->dim != dim) continue;
+    if (slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) != slot) continue;
+    if (step != FuncStep::kUnpackDual || node.outputs.size() > 1) return node.outputs.back();
+  }
+  return -1;
+}
+
 PyObject* TransformTracing::batch_in(PyObject* callable, PyObject* tensor, int dim, int number) {
   Trace& t = *trace_;
   std::string problem;
@@ -148,7 +161,8 @@ PyObject* TransformTracing::batch_out(PyObject* callable, PyObject* tensor, int 
     // Nothing was done to the examples: eager gives back the tensor that they came from.
     return Py_NewRef(t.tape.slots()[static_cast<size_t>(whole)].object.get());
   }
-  int made = -1;
+  int made = given_before(FuncStep::kBatchOut, slot, place);
+  if (made >= 0) return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
   {
     const Bypass bypass(bypass_);
     ExprContext& ctx = t.symbols.ctx();

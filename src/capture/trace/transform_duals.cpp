@@ -215,7 +215,10 @@ PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, in
   std::vector<std::optional<GradientLayout>> layouts;
   TapeNode node;
   const Ref ref = make_slot_ref(slot);
-  if (problem.empty()) {
+  const int earlier = problem.empty() ? given_before(FuncStep::kUnpackDual, slot) : -1;
+  if (earlier >= 0) layouts = {std::nullopt};
+  if (earlier >= 0) node.args = Ref::steal(PyTuple_Pack(1, ref.get()));
+  if (problem.empty() && earlier < 0) {
     const Bypass bypass(bypass_);
     node.kind = TransformStep{FuncStep::kUnpackDual};
     node.name = "unpack_dual";
@@ -240,7 +243,7 @@ PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, in
   const int primal = placeholder_like(slot, innermost());
   std::vector<int> outputs{primal};
   Ref tangent = Ref::borrow(Py_None);
-  if (const int moving = tangent_of(slot); moving >= 0) {
+  if (const int moving = earlier >= 0 ? earlier : tangent_of(slot); moving >= 0) {
     // Nothing was done that changes it: eager gives back the very tangent.
     tangent = t.tape.slots()[static_cast<size_t>(moving)].object;
     layouts[0].reset();

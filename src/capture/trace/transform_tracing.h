@@ -88,6 +88,8 @@ class TransformTracing final : public TraceFeature {
   PyObject* batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim);
   /// The tensor whose examples along `dim` the slot stands for; -1 when it is anything else.
   int whole_batch(int slot, int dim) const;
+  /// What the same step gave for this slot right before, among results of the level: eager gives the same object again. -1: nothing.
+  int given_before(FuncStep step, int slot, int dim = 0) const;
   /// The tangent that the slot, a dual tensor, was made with and still has; -1 when it is anything else.
   int tangent_of(int dual);
   /// What the host makes the tangent of a dual tensor: where the two lie otherwise in memory, a copy in the primal's form.

@@ -74,7 +74,9 @@ class LoopReverse {
       : v_(v),
         b_(v.builder()),
         form_(read_loop(v.node().args, v.builder().graph().ctx_ptr())),
-        links_(LoopLinks::decode(form_.links)) {}
+        links_(LoopLinks::decode(form_.links)) {
+    for (size_t i = 0; i < v.node().outputs.size(); ++i) has_grad_.push_back(v.has_grad(i));
+  }
 
   void run() {
     LoopForm back;
@@ -93,6 +95,7 @@ class LoopReverse {
     for (const LoopLinks::Link& link : links_.stays) operands.push_back(operand(static_cast<size_t>(link.index)));
     const std::vector<ValueId> results = add_loop(b_, back, operands);
     for (size_t k = 0; k < links_.carries.size(); ++k) {
+      if (!is_reached(links_.reached_by[k])) continue;
       const auto index = static_cast<size_t>(links_.carries[k].index);
       ValueId gradient = results[k];
       if (links_.carries[k].kind == LoopLinks::Kind::kCarry && form_.history[index] &&
@@ -105,6 +108,7 @@ class LoopReverse {
       v_.give(0, index, gradient);
     }
     for (size_t k = 0; k < links_.stacked.size(); ++k) {
+      if (!is_reached(links_.reached_by[links_.carries.size() + k])) continue;
       const auto scan = static_cast<size_t>(links_.stacked[k]);
       const size_t place = form_.carries() + scan;
       ValueId rows = results[back.stack_result(k)];
@@ -124,6 +128,17 @@ class LoopReverse {
     TensorType type = b_.type(like);
     type.strides = contiguous_strides(b_.ctx(), type.sizes);
     return zeros_of(b_, type);
+  }
+  /// Whether one of the results has a cotangent.
+  bool is_reached(const std::vector<bool>& results) const {
+    for (size_t i = 0; i < results.size(); ++i) {
+      const size_t carries = form_.carries(), carry = i - carries;
+      const bool history = i >= carries && i < 2 * carries;
+      if (!results[i] || (history && !form_.history[carry])) continue;
+      const size_t result = history ? form_.history_result(carry) : i < carries ? i : form_.stack_result(i - 2 * carries);
+      if (has_grad_[result]) return true;
+    }
+    return false;
   }
   /// The cotangent of a result, zeros where none comes.
   ValueId given(size_t result) { return v_.grad(result); }
@@ -165,6 +180,7 @@ class LoopReverse {
   GraphBuilder& b_;
   LoopForm form_;
   LoopLinks links_;
+  std::vector<bool> has_grad_;  // per result, before zeros stand in
 };
 
 void loop_rule(VjpContext& v) {
@@ -195,6 +211,10 @@ std::vector<int64_t> LoopLinks::encode() const {
   list(stays);
   numbers.push_back(static_cast<int64_t>(stacked.size()));
   numbers.insert(numbers.end(), stacked.begin(), stacked.end());
+  for (const std::vector<bool>& results : reached_by) {
+    numbers.push_back(static_cast<int64_t>(results.size()));
+    for (const bool reached : results) numbers.push_back(reached ? 1 : 0);
+  }
   for (const bool need : needs) numbers.push_back(need ? 1 : 0);
   return numbers;
 }
@@ -216,6 +236,10 @@ LoopLinks LoopLinks::decode(std::span<const int64_t> numbers) {
   list(links.scans);
   list(links.stays);
   for (int64_t n = next(); n > 0; --n) links.stacked.push_back(next());
+  for (size_t k = 0; k < links.carries.size() + links.stacked.size(); ++k) {
+    std::vector<bool>& results = links.reached_by.emplace_back();
+    for (int64_t n = next(); n > 0; --n) results.push_back(next() != 0);
+  }
   while (at < numbers.size()) links.needs.push_back(next() != 0);
   return links;
 }

@@ -62,6 +62,9 @@ struct LoopLinks {
   std::vector<bool> needs;
   std::vector<Link> carries, scans, stays;
   std::vector<int64_t> stacked;  // scanned tensor that each stack of gradients belongs to
+  /// Per gradient (of `carries`, then `stacked`): the results that give it something, as bits: last values, histories of all carried
+  /// values, stacks. What no result with a cotangent reaches has none.
+  std::vector<std::vector<bool>> reached_by;
 
   std::vector<int64_t> encode() const;
   static LoopLinks decode(std::span<const int64_t> numbers);
