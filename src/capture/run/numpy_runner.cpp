@@ -91,6 +91,7 @@ class Stretch {
     bool wrote = false;
     Transaction& transaction = *Transaction::current();
     const size_t before = transaction.mark();
+    const bool lost = !transaction.can_undo();
     WrittenInputs written;
     // A fault that is only seen here is NumPy's to tell of, so the run must be one that can be taken back.
     executable_->written_inputs(symbols, tests_ ? most_kept_ : Transaction::kMostInCall, written);
@@ -103,9 +104,11 @@ class Stretch {
       if (wrote && !written.all) transaction.lose("a graph writes to big arrays");
       return done ? 1 : -1;
     } catch (const Error&) {
-      if (wrote && !written.all) transaction.lose("a graph writes to big arrays");
+      const bool kept = !wrote || written.all;
+      if (!kept) transaction.lose("a graph writes to big arrays");
       if (PyErr_Occurred() != nullptr) return -1;
-      if (transaction.undo_since(before)) return kFault;  // for NumPy's own error or warning
+      // For NumPy's own error or warning. What calls before have done may stay.
+      if (lost ? kept && transaction.undo_noted_since(before) : transaction.undo_since(before)) return kFault;
       PyErr_SetString(PyExc_IndexError, "an index is out of bounds");
       return -1;
     }
@@ -128,7 +131,7 @@ class Stretch {
 
   /// Before memory is written to.
   static void keep(Transaction& transaction, const Ref& array, void* data, size_t bytes) {
-    if (bytes <= Transaction::kMostInCall) return transaction.keep_memory(array.get(), data, bytes);
+    if (bytes <= Transaction::kMostInCall && transaction.can_undo()) return transaction.keep_memory(array.get(), data, bytes);
     std::vector<std::byte> copy(bytes);
     std::memcpy(copy.data(), data, bytes);
     transaction.on_undo([array = Ref::borrow(array.get()), data, copy = std::move(copy)] {

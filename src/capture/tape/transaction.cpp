@@ -380,8 +380,9 @@ void Transaction::undo_in_part() {
   undo();
 }
 
-bool Transaction::undo_since(size_t mark) {
-  if (!can_undo()) return false;
+bool Transaction::undo_since(size_t mark) { return can_undo() && undo_noted_since(mark); }
+
+bool Transaction::undo_noted_since(size_t mark) {
   const ErrorAside aside;
   bool all = true;
   while (changes_.size() > mark) {

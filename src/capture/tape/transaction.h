@@ -76,6 +76,8 @@ class Transaction {
   /// The same for what happened since mark() was called, which gave `mark`.
   size_t mark() { return marked_ = count(); }
   bool undo_since(size_t mark);
+  /// The same where what happened before can't be taken back any more: all since `mark` was noted by on_undo().
+  bool undo_noted_since(size_t mark);
 
  private:
   size_t count() const { return changes_.size(); }

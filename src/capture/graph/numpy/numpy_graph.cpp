@@ -339,6 +339,28 @@ void NumpyGraph::add_call(const TapeNode& node, std::string why) {
   for (size_t k = 0; k < values.size(); ++k) set_value(node, k, values[k]);
 }
 
+/// A result that NumPy makes lies in the graph as it does there: views of it, and what is written to it, keep its strides.
+void NumpyGraph::set_value(const TapeNode& node, size_t k, ValueId value) {
+  if (purpose_ == For::kArrays && k < node.outputs.size()) {
+    const int index = node.outputs[k];
+    const TapeSlot& info = slot(index);
+    const bool known = builder_.type(value).sizes == exprs(info.sizes.get());
+    if (info.fresh && !info.scalar && known && is_dense(index)) value = with_layout(value, index);
+  }
+  set_result(node, k, fz_.fresh(value));
+}
+
+bool NumpyGraph::is_dense(int index) {
+  const std::vector<Expr> sizes = exprs(slot(index).sizes.get()), strides = exprs(slot(index).strides.get());
+  int64_t count = 1, last = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (strides[i].const_value() < 0) return false;
+    count *= sizes[i].const_value();
+    last += (sizes[i].const_value() - 1) * strides[i].const_value();
+  }
+  return last == count - 1;
+}
+
 /// The value laid out as NumPy's result is: same elements, strides in the same order.
 ValueId NumpyGraph::with_layout(ValueId value, int index) {
   const TensorType& type = builder_.type(value);
@@ -405,7 +427,7 @@ TapeGraph NumpyGraph::finish(std::vector<int> wanted) {
     const std::vector<Expr> strides = exprs(info.strides.get());
     for (size_t i = 0; i < strides.size(); ++i) {
       if (type.sizes[i].is_const(1) || type.sizes[i].is_const(0) || info.scalar) continue;
-      if (type.strides[i] != strides[i] && !info.fresh) throw Unsupported("strides of a view as NumPy makes them");
+      if (type.strides[i] != strides[i]) throw Unsupported("strides of a view as NumPy makes them");
     }
     outputs.push_back(ref);
   }

@@ -83,6 +83,7 @@ class NumpyGraph {
   ValueId as_dtype(const Operand& o, DType dtype);
   Scalar number_as(PyObject* number, DType dtype) const;
   ValueId with_layout(ValueId value, int slot);
+  bool is_dense(int slot);
   ArrayRef view(const char* op, std::vector<Arg> args);
   void write(ArrayRef target, ValueId value);
   ArrayRef flipped(ArrayRef source, const std::vector<int64_t>& dims);
@@ -94,7 +95,7 @@ class NumpyGraph {
   void add_call(const TapeNode& node, std::string why);
   void add_zeros(const TapeNode& node);
   TensorType type_of_slot(int index);
-  void set_value(const TapeNode& node, size_t k, ValueId value) { set_result(node, k, fz_.fresh(value)); }
+  void set_value(const TapeNode& node, size_t k, ValueId value);
 
   // numpy_faults.cpp: tests of values, after which NumPy runs the calls again.
   void begin_tests(const TapeNode& node);
