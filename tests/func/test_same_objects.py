@@ -85,3 +85,25 @@ def test_results_are_the_operand_where_eagers_are(fresh: None, name: str, place:
             wanted = _describe(function, x)
             for turn in ("first", "second"):
                 assert _describe(compiled, x) == wanted, f"{kind}, {turn} call"
+
+
+@pytest.mark.parametrize("kind", ["vmap", "jvp", "grad"])
+def test_results_that_a_function_gives_twice(kind: str) -> None:
+    """Are one object in eager, in the first call and in later ones."""
+
+    def program(x: torch.Tensor) -> Any:
+        def inner(x: torch.Tensor) -> Any:
+            h = torch.tanh(x * 2)
+            return h, [h, h.sum()], h
+
+        if kind == "vmap":
+            return torch.func.vmap(inner)(x)
+        if kind == "jvp":
+            return torch.func.jvp(inner, (x,), (torch.ones_like(x),))[1]
+        return torch.func.grad(lambda x: (inner(x)[0].sum(), inner(x)), has_aux=True)(x)[1]
+
+    compiled = tatara.compile(program, fullgraph=True)
+    for _ in range(3):
+        x = torch.randn(3, 4)
+        for first, (again, total), last in (program(x), compiled(x)):
+            assert again is first and last is first and total is not first

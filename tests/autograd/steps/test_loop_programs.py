@@ -229,6 +229,46 @@ def test_gradients_reach_what_was_there() -> None:
             torch.testing.assert_close(one, other)
 
 
+def _fed_by_itself(x: torch.Tensor, b: torch.Tensor) -> Any:
+    h = x[0].clone()
+    c = h + b
+    seen = []
+    for row in x:
+        h, c = torch.sin(c * row), h * 0.5
+        h, c = (c + torch.tanh(row)) * 0.5, (c + torch.sin(h)) * 0.5
+        seen.append(h)
+    return h, torch.stack(seen)
+
+
+def _two_apart(x: torch.Tensor, b: torch.Tensor) -> Any:
+    h, c, seen = x[0] * 1, b * 1, []
+    for row in x:
+        h, c = torch.sin(h * row), torch.cos(c + 0.1)
+        seen.append(c)
+    return h, c, torch.stack(seen)
+
+
+@pytest.mark.parametrize("function", [_fed_by_itself, _two_apart])
+@pytest.mark.parametrize("result", range(3))
+def test_what_no_turn_reaches_has_no_gradient(function: Any, result: int) -> None:
+    """A loop carries values together that do not depend on each other."""
+    compiled = tatara.compile(function, fullgraph=True)
+    for _ in range(3):
+        given = [torch.randn(TURNS, 3), torch.randn(3)]
+        found = []
+        with tatara.kernel_history() as history:
+            for each in (function, compiled):
+                leaves = [x.clone().requires_grad_() for x in given]
+                out = each(*leaves)
+                out = out[min(result, len(out) - 1)]
+                found.append(torch.autograd.grad(out.sum(), leaves, allow_unused=True))
+        assert any(event.name == "tatara::loop" for event in history.events)
+        for one, other in zip(*found, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                torch.testing.assert_close(other, one)
+
+
 def test_rows_without_gradients_stay_without() -> None:
     def partly(x: torch.Tensor) -> torch.Tensor:
         out = torch.zeros(TURNS, 3)

@@ -35,7 +35,11 @@ def train(given, again=False):
     result = f(*given, mask, ids)
     total = loss(result)
     if not isinstance(total, torch.Tensor) or not total.requires_grad: return result, None
-    grads = torch.autograd.grad(total, given, allow_unused=True, create_graph=again)
+    try:
+        grads = torch.autograd.grad(total, given, allow_unused=True, create_graph=again)
+    except RuntimeError as error:  # which of several tensors it names is of no interest
+        if "modified by an inplace operation" not in str(error): raise
+        return result, "spoiled"
     if not again: return result, grads
     second = sum((loss(g * 1.0) for g in grads if g is not None), start=torch.zeros(()))
     if not second.requires_grad: return result, grads
@@ -100,7 +104,7 @@ class Loops(Body):
 
     def __init__(self, rng: random.Random, form: str) -> None:
         super().__init__(rng)
-        self.dtype = rng.choice(["float32"] * 6 + ["float64"] * 4 + ["bfloat16"] + ["complex64"] * 2)
+        self.dtype = rng.choice(["float32"] * 6 + ["float64"] * 4 + ["complex64"] * 2 + ["bfloat16"] * (form not in DIFFERENTIATED))
         self.complex = self.dtype == "complex64"
         self.rows, self.columns = rng.choice([1, 2, 3]), rng.choice([2, 3, 4])
         self.turns_of_loop = rng.choice([3, 9, 24, 26, 26, 26, 27, 28, 28, 30, 33, 40])
@@ -109,6 +113,7 @@ class Loops(Body):
         self.first = rng.random() < 0.6  # turns are the first dimension of x
         self.draws = form in ("forward", "training", "no_grad", "second", "jvp") and rng.random() < 0.15
         self.writes = rng.random() < 0.5  # tensors in place, which eager may refuse in derivatives
+        self.grows = rng.random() < 0.1  # exponentially, until it leaves its type
         self.now: str | None = None  # the number of the turn, where there is one
         self.item: str | None = None
         self.lists: list[str] = []
@@ -181,8 +186,10 @@ class Loops(Body):
         return f"torch.einsum('ij,jk->ik', h + {a}, w)" if self.rng.random() < 0.3 else f"F.linear(h + {a}, w)"
 
     def bounded(self) -> str:
-        """A value that stays near one."""
+        """A value that stays near one, but in programs that grow."""
         value = self.value(self.rng.choice([1, 2, 2, 3]))
+        if self.grows and self.rng.random() < 0.5:
+            return self.rng.choice([f"(h * 1.5 + {value})", f"(c * {value} + h)", f"(h @ w * 4 + {value})"])
         if self.complex:
             return self.rng.choice([f"({value}).tanh() * 0.5 + h * 0.1", f"torch.sin({value}) * 0.2", f"({value}) / (2 + h.abs() + ({value}).abs())"])
         return self.rng.choice([f"torch.tanh({value})", f"torch.sin({value})", f"torch.sigmoid({value})", f"({value}).clamp(-1, 1) * 0.9"])
@@ -285,7 +292,7 @@ class Loops(Body):
         self.now = self.item = None
         return [*before, head, *step, *self.indent(body)]
 
-    def function(self) -> str:
+    def function(self, form: str) -> str:
         lines = [f"n = x.shape[{0 if self.first else 1}]"]
         rows = "x.shape[1]" if self.first else "x.shape[0]"
         start = self.rng.choice([f"x.new_zeros({rows}, x.shape[2])", self.part("0"), f"torch.zeros({rows}, x.shape[2], dtype=x.dtype)", f"b.expand({rows}, -1)", f"{self.part('0')}.clone()"])
@@ -313,7 +320,8 @@ class Loops(Body):
             lines.append("part = h[:, :1]")
         for _ in range(self.rng.choice([1, 1, 1, 2])):
             lines += self.loop("h")
-        results = ["h", *self.rng.sample(["c", "h[0]", "h.sum()"], self.rng.randrange(2))]
+        more = ["c", "h.sum()", "h[0]"][: 2 if form == "jvp" else 3]  # whether tangents are views is not eager's
+        results = ["h", *self.rng.sample(more, self.rng.randrange(2))]
         for each in self.lists:
             results.append(f"{self.rng.choice(['torch.stack', 'torch.cat', 'tuple', 'torch.stack', 'len'])}({each})" if self.rng.random() < 0.8 else f"{each}[-1:]")
         results += [self.rng.choice([out, f"{out}[1:]", f"{out}.sum(0)"]) for out in self.outs]
@@ -358,7 +366,7 @@ def _program(forms: list[str]) -> Callable[[random.Random], Program]:
         maker = Loops(rng, form)
         if form not in DIFFERENTIATED:
             maker.writes = rng.random() < 0.6
-        function = maker.function()
+        function = maker.function(form)
         compiled, call = FORMS[form]
         source = [PRELUDE, function, compiled, *maker.inputs(), f"make({maker.turns_of_loop})"]
         return Program("\n".join(source), _steps(rng, call, maker.turns_of_loop), seed=rng.randrange(100))

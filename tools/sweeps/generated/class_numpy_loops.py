@@ -135,7 +135,8 @@ class Arrays(Body):
     def part(self) -> tuple[str, str]:
         """A place in an array that is written, and what fits there."""
         i = self.index()
-        vector = self.vector(1)
+        # Where a row is written to a column, NumPy reads what it has just written.
+        vector = f"({self.vector(1)}) * 1"
         return self.rng.choice([
             (f"r[{i}]", self.number()), (f"r[{i}]", self.number()), (f"q[{i}, {self.index()}]", self.number()), ("r[:]", vector), ("r[1:]", f"({vector} + r)[:-1]"),
             ("r[::-1]", vector), ("r[::2]", f"({vector} + r)[::2]"), (f"q[{i}]", vector), (f"q[:, {i}]", vector), ("q[1:-1]", "(q[:-2] + q[2:]) * 0.5"), ("q[::-1, 0]", vector),

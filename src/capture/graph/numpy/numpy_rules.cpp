@@ -212,6 +212,7 @@ ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObj
   }
   Values values, floats;
   double constant = 0;
+  std::optional<Scalar> second;
   std::vector<Arg> args;
   for (size_t i = 0; i < operands.size(); ++i) {
     const NumpyGraph::Operand o = g.operand(operands[i]);
@@ -220,6 +221,7 @@ ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObj
     if (number) {
       args.emplace_back(g.number_as(o.number, types[i]));
       const auto& value = std::get<Scalar>(args.back());
+      second = value;
       if (const auto* real = std::get_if<double>(&value)) constant = *real;
       if (const auto* complex = std::get_if<std::complex<double>>(&value)) constant = complex->real();
     } else {
@@ -234,7 +236,10 @@ ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObj
   // Others than squares have faults on their way to finite results.
   if (is_complex(made) && name.ends_with("power") && constant != 2) throw Unsupported("powers of complex numbers");
   if ((is_floating(made) || is_complex(made)) && is_integral(types.back())) throw Unsupported(name + " of integers");
-  return g.tested(name, g.builder_.cast(result, types.back()), floats, constant);
+  const ValueId cast = g.builder_.cast(result, types.back());
+  const bool scalar = is_integral(types.back()) && types.back() != DType::kBool && g.builder_.type(cast).dim() == 0;
+  if (!scalar || meaning.op == nullptr) return g.tested(name, cast, floats, constant);
+  return g.tested_scalar(name, cast, floats, second);
 }
 
 void rule_of_ufunc(NumpyGraph& g, const TapeNode& node) {
