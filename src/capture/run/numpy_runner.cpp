@@ -131,7 +131,8 @@ class Stretch {
 
   /// Before memory is written to.
   static void keep(Transaction& transaction, const Ref& array, void* data, size_t bytes) {
-    if (bytes <= Transaction::kMostInCall && transaction.can_undo()) return transaction.keep_memory(array.get(), data, bytes);
+    if (bytes <= Transaction::kMostInCall && transaction.can_undo())
+      return transaction.keep_memory(array.get(), data, bytes);
     std::vector<std::byte> copy(bytes);
     std::memcpy(copy.data(), data, bytes);
     transaction.on_undo([array = Ref::borrow(array.get()), data, copy = std::move(copy)] {

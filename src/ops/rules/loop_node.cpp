@@ -135,7 +135,9 @@ class LoopReverse {
       const size_t carries = form_.carries(), carry = i - carries;
       const bool history = i >= carries && i < 2 * carries;
       if (!results[i] || (history && !form_.history[carry])) continue;
-      const size_t result = history ? form_.history_result(carry) : i < carries ? i : form_.stack_result(i - 2 * carries);
+      const size_t result = history       ? form_.history_result(carry)
+                            : i < carries ? i
+                                          : form_.stack_result(i - 2 * carries);
       if (has_grad_[result]) return true;
     }
     return false;

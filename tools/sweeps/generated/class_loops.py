@@ -104,7 +104,9 @@ class Loops(Body):
 
     def __init__(self, rng: random.Random, form: str) -> None:
         super().__init__(rng)
-        self.dtype = rng.choice(["float32"] * 6 + ["float64"] * 4 + ["complex64"] * 2 + ["bfloat16"] * (form not in DIFFERENTIATED))
+        self.dtype = rng.choice(
+            ["float32"] * 6 + ["float64"] * 4 + ["complex64"] * 2 + ["bfloat16"] * (form not in DIFFERENTIATED)
+        )
         self.complex = self.dtype == "complex64"
         self.rows, self.columns = rng.choice([1, 2, 3]), rng.choice([2, 3, 4])
         self.turns_of_loop = rng.choice([3, 9, 24, 26, 26, 26, 27, 28, 28, 30, 33, 40])
@@ -173,16 +175,24 @@ class Loops(Body):
             test = self.rng.choice([f"{a} > 0", f"mask[{self.now or 0}, :, None]", "h > c", "b < 0.1"])
             return f"torch.where({test}, {self.value(depth - 1)}, {self.value(depth - 1)})"
         if kind == 16 and not self.complex:
-            return self.rng.choice([f"torch.maximum({a}, {self.value(0)})", f"{a}.clamp(-0.5, 0.7)", f"F.softmax({a}, -1)"])
+            return self.rng.choice(
+                [f"torch.maximum({a}, {self.value(0)})", f"{a}.clamp(-0.5, 0.7)", f"F.softmax({a}, -1)"]
+            )
         if kind == 17:
             return f"({a} + torch.zeros_like(h)){self.rng.choice(['.flip(-1)', '.roll(1, -1)', '.cumsum(-1) * 0.3', '.mean(0)', '.sum(-1, keepdim=True)', '[:, :1]', '.T.contiguous().T', '.reshape(-1).view(h.shape)'])}"
         if kind == 18 and not self.complex:
-            return f"F.layer_norm({a} + h, (h.shape[-1],))" if self.rng.random() < 0.5 else f"({a} + h).amax(-1, keepdim=True)"
+            return (
+                f"F.layer_norm({a} + h, (h.shape[-1],))"
+                if self.rng.random() < 0.5
+                else f"({a} + h).amax(-1, keepdim=True)"
+            )
         if kind == 19:
             return f"torch.cat([(h + {a})[:, 1:], (c + {self.value(0)})[:, :1]], 1)"
         if kind == 20 and self.draws:
             real = [f"F.dropout({a} + h, 0.3)", "torch.bernoulli(torch.full_like(h, 0.5))", "torch.rand_like(h)"]
-            return self.rng.choice(["torch.randn_like(h)", f"torch.randn(h.shape) * {a}", *(real if not self.complex else [])])
+            return self.rng.choice(
+                ["torch.randn_like(h)", f"torch.randn(h.shape) * {a}", *(real if not self.complex else [])]
+            )
         return f"torch.einsum('ij,jk->ik', h + {a}, w)" if self.rng.random() < 0.3 else f"F.linear(h + {a}, w)"
 
     def bounded(self) -> str:
@@ -191,18 +201,34 @@ class Loops(Body):
         if self.grows and self.rng.random() < 0.5:
             return self.rng.choice([f"(h * 1.5 + {value})", f"(c * {value} + h)", f"(h @ w * 4 + {value})"])
         if self.complex:
-            return self.rng.choice([f"({value}).tanh() * 0.5 + h * 0.1", f"torch.sin({value}) * 0.2", f"({value}) / (2 + h.abs() + ({value}).abs())"])
-        return self.rng.choice([f"torch.tanh({value})", f"torch.sin({value})", f"torch.sigmoid({value})", f"({value}).clamp(-1, 1) * 0.9"])
+            return self.rng.choice(
+                [
+                    f"({value}).tanh() * 0.5 + h * 0.1",
+                    f"torch.sin({value}) * 0.2",
+                    f"({value}) / (2 + h.abs() + ({value}).abs())",
+                ]
+            )
+        return self.rng.choice(
+            [f"torch.tanh({value})", f"torch.sin({value})", f"torch.sigmoid({value})", f"({value}).clamp(-1, 1) * 0.9"]
+        )
 
     def whole_value(self) -> str:
         """A bounded value of the state's own shape."""
-        return self.rng.choice([f"{self.bounded()} + 0 * h", f"0.5 * h + 0.4 * {self.bounded()}", f"(c + {self.bounded()}) * 0.5"])
+        return self.rng.choice(
+            [f"{self.bounded()} + 0 * h", f"0.5 * h + 0.4 * {self.bounded()}", f"(c + {self.bounded()}) * 0.5"]
+        )
 
     def test(self) -> str:
         now = self.now
-        by_turn = [f"{now} % 3 == 0", f"{now} < 5", f"{now} == 7", f"{now} in (4, 5)", f"{now} > 20", f"{now} % 2"] if now else []
+        by_turn = (
+            [f"{now} % 3 == 0", f"{now} < 5", f"{now} == 7", f"{now} in (4, 5)", f"{now} > 20", f"{now} % 2"]
+            if now
+            else []
+        )
         by_data = ["(h.real if h.is_complex() else h).sum() > 0", "bool(mask.any())"]
-        return self.rng.choice(by_turn * 3 + by_data + [f"{n} % 4 == 1" for n in self.numbers] * 2 + ["h.shape[0] == 2"])
+        return self.rng.choice(
+            by_turn * 3 + by_data + [f"{n} % 4 == 1" for n in self.numbers] * 2 + ["h.shape[0] == 2"]
+        )
 
     def statement(self, v: str, depth: int) -> list[str]:
         kind = self.rng.randrange(30)
@@ -215,12 +241,14 @@ class Loops(Body):
         if kind < 15 and self.outs and self.now and not self.inner:
             return self.write()
         if kind < 18 and self.lists:
-            return [f"{self.rng.choice(self.lists)}.append({self.rng.choice(['h', 'h', 'c', self.whole_value(), 'h.clone()', 'h[:, 0]', 'h[0]'])})"]
+            return [
+                f"{self.rng.choice(self.lists)}.append({self.rng.choice(['h', 'h', 'c', self.whole_value(), 'h.clone()', 'h[:, 0]', 'h[0]'])})"
+            ]
         if kind < 20 and self.writes:
             return [self.rng.choice([
                 f"{v} *= 0.9", f"{v} += {self.bounded()}", f"{v}.mul_(0.7).add_(0.1)", f"{v}[:, 0] = 0.3", f"{v}[0] += {self.scalar()}",
                 f"{v}[:, 1:] *= 0.5", f"{v}.copy_({self.bounded()})", f"{v}.tanh_()", f"torch.sin_({v})", f"{v}[0] = {self.value(1)}[0] if False else c[0]",
-                f"{v}.data.mul_(0.9)", f"{v}.zero_()", f"x[0] *= 0.99",
+                f"{v}.data.mul_(0.9)", f"{v}.zero_()", "x[0] *= 0.99",
             ])]  # fmt: skip
         if kind < 23 and depth < 2:
             return self.branch(self.test(), 0.4, v, depth + 1)
@@ -232,13 +260,30 @@ class Loops(Body):
             return [f"for {inner} in range({self.rng.choice([1, 2, 3])}):", *body]
         if kind < 26 and self.numbers:
             n = self.rng.choice(self.numbers)
-            return [self.rng.choice([f"{n} += 1", f"{n} += 2", f"{n} = {n} + {self.now or 1}", f"{n} = len({self.lists[0] if self.lists else 'b'})"])]
+            return [
+                self.rng.choice(
+                    [
+                        f"{n} += 1",
+                        f"{n} += 2",
+                        f"{n} = {n} + {self.now or 1}",
+                        f"{n} = len({self.lists[0] if self.lists else 'b'})",
+                    ]
+                )
+            ]
         if kind == 26 and self.others:
-            return [f"{self.rng.choice(self.others)} = {self.rng.choice(['h', 'c', self.whole_value(), 'h[:, :1]', 'h.detach()', 'h.T.T'])}"]
+            return [
+                f"{self.rng.choice(self.others)} = {self.rng.choice(['h', 'c', self.whole_value(), 'h[:, :1]', 'h.detach()', 'h.T.T'])}"
+            ]
         if kind == 27 and self.kept:
-            return [f"{self.rng.choice(self.kept)} = {self.rng.choice(['h[0]', 'h[:, :1]', 'c[-1:]', 'h.view(-1)[:1]'])}"]
+            return [
+                f"{self.rng.choice(self.kept)} = {self.rng.choice(['h[0]', 'h[:, :1]', 'c[-1:]', 'h.view(-1)[:1]'])}"
+            ]
         if kind == 28 and depth and self.now and self.rng.random() < 0.4:
-            return [f"if {self.now} == {self.rng.choice([5, 17, 28])}: {self.rng.choice(['break', 'continue'])}"] if not self.inner else ["pass"]
+            return (
+                [f"if {self.now} == {self.rng.choice([5, 17, 28])}: {self.rng.choice(['break', 'continue'])}"]
+                if not self.inner
+                else ["pass"]
+            )
         return [f"{v} = {self.whole_value()}"]
 
     def write(self) -> list[str]:
@@ -259,7 +304,9 @@ class Loops(Body):
         if kind < 5:
             return [f"for {t} in range({turns}):"]
         if kind == 5:
-            return [f"for {t} in {self.rng.choice(['range(n - 1, -1, -1)', 'reversed(range(n))', 'range(0, n, 2)', 'range(1, n)'])}:"]
+            return [
+                f"for {t} in {self.rng.choice(['range(n - 1, -1, -1)', 'reversed(range(n))', 'range(0, n, 2)', 'range(1, n)'])}:"
+            ]
         self.item = self.name("row")
         if kind < 8:
             return [f"for {t}, {self.item} in enumerate({rows}):"]
@@ -295,7 +342,15 @@ class Loops(Body):
     def function(self, form: str) -> str:
         lines = [f"n = x.shape[{0 if self.first else 1}]"]
         rows = "x.shape[1]" if self.first else "x.shape[0]"
-        start = self.rng.choice([f"x.new_zeros({rows}, x.shape[2])", self.part("0"), f"torch.zeros({rows}, x.shape[2], dtype=x.dtype)", f"b.expand({rows}, -1)", f"{self.part('0')}.clone()"])
+        start = self.rng.choice(
+            [
+                f"x.new_zeros({rows}, x.shape[2])",
+                self.part("0"),
+                f"torch.zeros({rows}, x.shape[2], dtype=x.dtype)",
+                f"b.expand({rows}, -1)",
+                f"{self.part('0')}.clone()",
+            ]
+        )
         last = f"{self.part('-1')} * 0.5"
         lines += [f"h = {start}", f"c = {self.rng.choice(['h', 'h.clone()', 'h + b', last, 'torch.ones_like(h)'])}"]
         for name in ("seen", "more"):
@@ -308,7 +363,9 @@ class Loops(Body):
                 other = "float64" if self.dtype == "float32" and self.rng.random() < 0.2 else self.dtype
                 zeros = f"torch.zeros(n, {rows}, x.shape[2], dtype=torch.{other})"
                 turned = "x * 1.0" if self.first else "x.transpose(0, 1) * 1.0"
-                lines.append(f"{name} = {self.rng.choice([zeros, zeros, f'x.new_ones(n, {rows}, x.shape[2])', turned])}")
+                lines.append(
+                    f"{name} = {self.rng.choice([zeros, zeros, f'x.new_ones(n, {rows}, x.shape[2])', turned])}"
+                )
         if self.rng.random() < 0.3:
             self.others.append("prev")
             lines.append("prev = h")
@@ -323,7 +380,11 @@ class Loops(Body):
         more = ["c", "h.sum()", "h[0]"][: 2 if form == "jvp" else 3]  # whether tangents are views is not eager's
         results = ["h", *self.rng.sample(more, self.rng.randrange(2))]
         for each in self.lists:
-            results.append(f"{self.rng.choice(['torch.stack', 'torch.cat', 'tuple', 'torch.stack', 'len'])}({each})" if self.rng.random() < 0.8 else f"{each}[-1:]")
+            results.append(
+                f"{self.rng.choice(['torch.stack', 'torch.cat', 'tuple', 'torch.stack', 'len'])}({each})"
+                if self.rng.random() < 0.8
+                else f"{each}[-1:]"
+            )
         results += [self.rng.choice([out, f"{out}[1:]", f"{out}.sum(0)"]) for out in self.outs]
         results += self.numbers
         results += [part for part in self.others + self.kept if self.rng.random() < 0.5]

@@ -23,7 +23,7 @@ def value_and_gradients():
     given = [np.asarray(a, dtype=np.float64).copy() for a in (x, y, w)]
     numbers = lambda arrays: sum(float((np.asarray(r, dtype=np.float64) * np.cos(np.arange(np.size(r)).reshape(np.shape(r)))).sum())
                                  for r in g(*[a.copy() for a in arrays]))
-    plain = [np.array(r) for r in g(*[a.copy() for a in given])]
+    plain = [np.ascontiguousarray(r) for r in g(*[a.copy() for a in given])]
     if compiled(len) is len: return plain, True
     tensors = [torch.from_numpy(a.copy()).requires_grad_() for a in given]
     try:
@@ -44,7 +44,7 @@ def value_and_gradients():
                 sides.append(numbers(moved))
             slope = (sides[0] - sides[1]) / (2 * step)
             if not abs(slope - mine[place]) <= 1e-4 * (1 + abs(slope)): right = (k, place, slope, float(mine[place]))
-    return [r.detach().numpy() if isinstance(r, torch.Tensor) else np.array(r) for r in results], right
+    return [np.ascontiguousarray(r.detach().numpy() if isinstance(r, torch.Tensor) else r) for r in results], right
 """
 
 
@@ -75,7 +75,16 @@ class Arrays(Body):
     def number(self, depth: int = 2) -> str:
         """A number."""
         if depth == 0 or self.rng.random() < 0.2:
-            choices = [f"x[{self.index()}]", f"r[{self.index()}]", f"q[{self.index()}, {self.index()}]", "s", "s", "0.5", "2", f"y[{self.index()}]"]
+            choices = [
+                f"x[{self.index()}]",
+                f"r[{self.index()}]",
+                f"q[{self.index()}, {self.index()}]",
+                "s",
+                "s",
+                "0.5",
+                "2",
+                f"y[{self.index()}]",
+            ]
             if not self.smooth:
                 choices += [f"k[{self.index()}]", "c", f"m[{self.index()}]", f"int(k[{self.index()}])"]
             choices += self.counters
@@ -92,11 +101,25 @@ class Arrays(Body):
             functions = functions if not self.exact else ["abs({})", "sqrt(abs({}))", "floor({})"]
             return "np." + self.rng.choice(functions).format(a)
         if kind == 8 and not self.smooth:
-            return self.rng.choice([f"({a} ** 2)", f"({a} // {self.rng.choice(['3', '2.0'])})", f"({a} % 3)", f"max({a}, {b})", f"np.maximum({a}, {b})"]) if not self.complex else f"({a} ** 2)"
+            return (
+                self.rng.choice(
+                    [
+                        f"({a} ** 2)",
+                        f"({a} // {self.rng.choice(['3', '2.0'])})",
+                        f"({a} % 3)",
+                        f"max({a}, {b})",
+                        f"np.maximum({a}, {b})",
+                    ]
+                )
+                if not self.complex
+                else f"({a} ** 2)"
+            )
         if kind == 9 and not self.complex:
             return f"({a} if {self.test()} else {b})"
         if kind == 10 and not self.exact:
-            return self.rng.choice([f"np.dot(x, r[:{'n'}])", "r.sum()", "q[0].mean()", "(x * y).sum()", "q[:, 1].sum()", "r[::2].sum()"])
+            return self.rng.choice(
+                [f"np.dot(x, r[:{'n'}])", "r.sum()", "q[0].mean()", "(x * y).sum()", "q[:, 1].sum()", "r[::2].sum()"]
+            )
         return f"({a} * 0.25)"
 
     def test(self) -> str:
@@ -105,12 +128,30 @@ class Arrays(Body):
         if not self.smooth:
             tests += [f"m[{self.index()}]", f"k[{self.index()}] > 3", "c > 2"]
             if not self.complex:
-                tests += [f"x[{self.index()}] > 0", "s < 1", f"r[{self.index()}] >= s", f"x[{self.index()}] != x[{self.index()}]"]
+                tests += [
+                    f"x[{self.index()}] > 0",
+                    "s < 1",
+                    f"r[{self.index()}] >= s",
+                    f"x[{self.index()}] != x[{self.index()}]",
+                ]
         return self.rng.choice(tests)
 
     def vector(self, depth: int = 2) -> str:
         if depth == 0 or self.rng.random() < 0.2:
-            choices = ["x", "r", "y", "q[0]", "q[:, 1]", "x[::-1]", "w[-1]", "w.T[0]", f"q[{self.index()}]", "r[::-1]", "q.diagonal()", f"w[:, {self.index()}]"]
+            choices = [
+                "x",
+                "r",
+                "y",
+                "q[0]",
+                "q[:, 1]",
+                "x[::-1]",
+                "w[-1]",
+                "w.T[0]",
+                f"q[{self.index()}]",
+                "r[::-1]",
+                "q.diagonal()",
+                f"w[:, {self.index()}]",
+            ]
             return self.rng.choice(choices + ["k", "m"] * (not self.smooth) + self.rows)
         a, b = self.vector(depth - 1), self.rng.choice([self.vector(depth - 1), self.number(1)])
         kind = self.rng.randrange(14)
@@ -123,11 +164,33 @@ class Arrays(Body):
         if kind < 8:
             return f"np.{self.rng.choice(['sin', 'abs', 'negative', 'square', 'cos'] + ['sqrt', 'exp', 'floor', 'sign'] * (not self.smooth and not self.complex))}({a})"
         if kind == 8:
-            return self.rng.choice([f"np.cumsum({a})", f"np.roll({a}, 1)", f"({a}) @ w", f"np.dot(w, {a})", f"np.outer({a}, y).sum(0)", f"np.concatenate([({a})[1:], y[:1]])"])
+            return self.rng.choice(
+                [
+                    f"np.cumsum({a})",
+                    f"np.roll({a}, 1)",
+                    f"({a}) @ w",
+                    f"np.dot(w, {a})",
+                    f"np.outer({a}, y).sum(0)",
+                    f"np.concatenate([({a})[1:], y[:1]])",
+                ]
+            )
         if kind == 9 and not self.complex:
-            return self.rng.choice([f"np.where(m, {a}, {b})", f"np.maximum({a}, {b})", f"np.clip({a}, -1, 2)"]) if not self.smooth else f"np.where(np.arange(n) % 2 == 0, {a}, {b})"
+            return (
+                self.rng.choice([f"np.where(m, {a}, {b})", f"np.maximum({a}, {b})", f"np.clip({a}, -1, 2)"])
+                if not self.smooth
+                else f"np.where(np.arange(n) % 2 == 0, {a}, {b})"
+            )
         if kind == 10 and not self.smooth:
-            return self.rng.choice([f"({a}).astype(np.float32)", f"np.asarray({a}, dtype=np.int64)" if not self.complex else f"({a}).real", f"({a} > 0)" if not self.complex else f"({a} == 0)", f"({a})[k % n]", f"np.sort({a})", f"np.add({a}, {b}, where=m, out=np.zeros(n, dtype=np.result_type({a}, {b})))"])
+            return self.rng.choice(
+                [
+                    f"({a}).astype(np.float32)",
+                    f"np.asarray({a}, dtype=np.int64)" if not self.complex else f"({a}).real",
+                    f"({a} > 0)" if not self.complex else f"({a} == 0)",
+                    f"({a})[k % n]",
+                    f"np.sort({a})",
+                    f"np.add({a}, {b}, where=m, out=np.zeros(n, dtype=np.result_type({a}, {b})))",
+                ]
+            )
         if kind == 11:
             return f"np.stack([{a}, y]).{self.rng.choice(['sum(0)', 'mean(axis=0)', 'max(0)' if not self.complex and not self.smooth else 'sum(axis=0)'])}"
         return f"({a} * 0.5)"
@@ -167,7 +230,18 @@ class Arrays(Body):
         if kind == 19 and depth and self.counters:
             return [f"if {self.test()}: {self.rng.choice(['break', 'continue'])}"]
         if kind == 20:
-            return [self.rng.choice([f"part = r[{self.rng.choice(['1:', ':2', '::2'])}]", "part = q[0]", "part = q.T[1]", "part[0] = s", "part += 1", "part = part[::-1]"])]
+            return [
+                self.rng.choice(
+                    [
+                        f"part = r[{self.rng.choice(['1:', ':2', '::2'])}]",
+                        "part = q[0]",
+                        "part = q.T[1]",
+                        "part[0] = s",
+                        "part += 1",
+                        "part = part[::-1]",
+                    ]
+                )
+            ]
         if kind == 21 and not self.smooth:
             return ["c += 1"]
         return [f"{place} = {value}"]
@@ -178,7 +252,11 @@ class Arrays(Body):
         kind = self.rng.randrange(12)
         rows: list[str] = []
         if kind < 6:
-            bounds = ["n", "1, n", "n - 1, -1, -1", "0, n, 2", "1, n - 1"] + [f"{c}" for c in self.counters] + [f"{c}, n" for c in self.counters]
+            bounds = (
+                ["n", "1, n", "n - 1, -1, -1", "0, n, 2", "1, n - 1"]
+                + [f"{c}" for c in self.counters]
+                + [f"{c}, n" for c in self.counters]
+            )
             head = [f"for {i} in range({self.rng.choice(bounds)}):"]
         elif kind == 6:
             head = [f"for {i}, s in enumerate(x):"]
@@ -203,8 +281,22 @@ class Arrays(Body):
 
     def function(self) -> str:
         arguments = "x, y, w" if self.smooth else "x, y, w, k, m"
-        start = self.rng.choice(["x * 1", "np.zeros(n)", f"np.zeros(n, dtype={'x.dtype' if self.smooth else self.rng.choice(['x.dtype', 'np.int64', 'np.float32', 'x.dtype'])})", "y.copy()", "np.ones_like(x)"])
-        lines = ["n = len(x)", f"r = {start}", f"q = {self.rng.choice(['w * 1', 'w.copy()', 'np.zeros((n, n))', 'w.T.copy()'])}", "s, c, z = 0.0, 0, np.int8(1)", "part = r[:2]"]
+        start = self.rng.choice(
+            [
+                "x * 1",
+                "np.zeros(n)",
+                f"np.zeros(n, dtype={'x.dtype' if self.smooth else self.rng.choice(['x.dtype', 'np.int64', 'np.float32', 'x.dtype'])})",
+                "y.copy()",
+                "np.ones_like(x)",
+            ]
+        )
+        lines = [
+            "n = len(x)",
+            f"r = {start}",
+            f"q = {self.rng.choice(['w * 1', 'w.copy()', 'np.zeros((n, n))', 'w.T.copy()'])}",
+            "s, c, z = 0.0, 0, np.int8(1)",
+            "part = r[:2]",
+        ]
         if not self.smooth and self.rng.random() < 0.3:
             lines.append(self.rng.choice(["r = x", "q = w", "r = y[::-1]", "q = w.T", "r = w[0]"]))
         lines += self.loop("r", 0)
@@ -221,7 +313,9 @@ class Arrays(Body):
         lines = ["def make(n, by=1):", "    global x, y, w, k, m", "    draw = np.random.default_rng(n)", f"    x, y = {made}, {made} * by",
                  f"    w = (draw.standard_normal((n, n)) * 0.5).astype(np.{self.float})", f"    k = draw.integers(0, 9, n).astype(np.{self.whole})", "    m = draw.random(n) > 0.4"]  # fmt: skip
         if not self.smooth and self.rng.random() < 0.25:
-            lines.append(f"    {self.rng.choice(['x[1] = np.nan', 'x[0] = np.inf', 'y[2] = 0', 'k[1] = np.iinfo(k.dtype).max', 'w[0] = 0'])}")
+            lines.append(
+                f"    {self.rng.choice(['x[1] = np.nan', 'x[0] = np.inf', 'y[2] = 0', 'k[1] = np.iinfo(k.dtype).max', 'w[0] = 0'])}"
+            )
         return lines
 
 
@@ -235,7 +329,20 @@ def numpy_loops(rng: random.Random) -> Program:
     if rng.random() < 0.4:
         steps += [f"make({maker.size + rng.choice([1, 3])})", call, call]
     if rng.random() < 0.4:
-        steps += [f"make({maker.size})", rng.choice(["x, w = turned(x), turned(w)", "w = w.T", "x = w[0]", "x = x[::-1]", "y = np.broadcast_to(y[:1], y.shape)"]), call, call]
+        steps += [
+            f"make({maker.size})",
+            rng.choice(
+                [
+                    "x, w = turned(x), turned(w)",
+                    "w = w.T",
+                    "x = w[0]",
+                    "x = x[::-1]",
+                    "y = np.broadcast_to(y[:1], y.shape)",
+                ]
+            ),
+            call,
+            call,
+        ]
     return Program("\n".join(source), tuple(steps))
 
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <string_view>
 
@@ -296,25 +295,23 @@ ValueId NumpyGraph::tested_widely(const std::string& name, ValueId value, const 
 }
 
 /// Scalars of whole numbers say when they leave their type, arrays do not. Where a result comes near to that NumPy runs the call.
-ValueId NumpyGraph::tested_scalar(const std::string& name, ValueId value, const std::vector<ValueId>& operands,
-                                  const std::optional<Scalar>& number) {
-  static const std::map<std::string_view, const char*> kWide = {
-      {"add", "add"}, {"subtract", "sub"}, {"multiply", "mul"}, {"negative", "neg"}, {"absolute", "abs"}};
-  const auto found = kWide.find(name);
-  if (tests_ == Tests::kNone || !faults_.over || found == kWide.end() || operands.empty()) return value;
+ValueId NumpyGraph::tested_scalar(const std::string& name, std::string_view op, ValueId value,
+                                  const std::vector<ValueId>& operands, const std::optional<Scalar>& number) {
+  if (tests_ == Tests::kNone || !faults_.over || !among(kHandOn, name) || operands.empty()) return value;
   GraphBuilder& b = builder_;
   const DType dtype = b.type(value).dtype;
   const auto wide = [&](ValueId v) { return b.cast(v, DType::kFloat64); };
   const ValueId first = wide(operands[0]);
-  const ValueId exact = number                ? b.binary(found->second, first, *number)
-                        : operands.size() > 1 ? b.binary(found->second, first, wide(operands[1]))
-                                              : b.unary(found->second, first);
+  const ValueId exact = number                ? b.binary(op, first, *number)
+                        : operands.size() > 1 ? b.binary(op, first, wide(operands[1]))
+                                              : b.unary(op, first);
   const int bits = 8 * dtype_size(dtype) - (is_signed(dtype) ? 1 : 0);
   constexpr int kExact = 32;
   constexpr double kRounding = 4096;  // of numbers of 64 bits in float64
   const double rounding = bits > kExact ? kRounding : 0, above = std::ldexp(1.0, bits) - rounding;
   const double below = is_signed(dtype) ? -std::ldexp(1.0, bits) + rounding : 0.0;
-  const ValueId fine = b.binary("logical_and", b.binary("lt", exact, Scalar(above)), b.binary("ge", exact, Scalar(below)));
+  const ValueId fine =
+      b.binary("logical_and", b.binary("lt", exact, Scalar(above)), b.binary("ge", exact, Scalar(below)));
   return stop_where(value, b.unary("logical_not", fine));
 }
 

@@ -108,8 +108,8 @@ class NumpyGraph {
                  const std::vector<int64_t>& dims = {}, bool keepdims = false);
   ValueId tested_widely(const std::string& name, ValueId value, const std::vector<ValueId>& operands);
   ValueId tested_cast(ValueId from, ValueId value);
-  ValueId tested_scalar(const std::string& name, ValueId value, const std::vector<ValueId>& operands,
-                        const std::optional<Scalar>& number);
+  ValueId tested_scalar(const std::string& name, std::string_view op, ValueId value,
+                        const std::vector<ValueId>& operands, const std::optional<Scalar>& number);
   ValueId stop_where(ValueId value, ValueId fault);
   ValueId stop_unless_finite(ValueId value);
   ValueId either(std::string_view test, ValueId value);

@@ -239,7 +239,7 @@ ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObj
   const ValueId cast = g.builder_.cast(result, types.back());
   const bool scalar = is_integral(types.back()) && types.back() != DType::kBool && g.builder_.type(cast).dim() == 0;
   if (!scalar || meaning.op == nullptr) return g.tested(name, cast, floats, constant);
-  return g.tested_scalar(name, cast, floats, second);
+  return g.tested_scalar(name, meaning.op->name, cast, floats, second);
 }
 
 void rule_of_ufunc(NumpyGraph& g, const TapeNode& node) {
