@@ -253,7 +253,7 @@ class GroupedProducts {
   /// Values for the node's results; empty: it stays as it is.
   std::vector<ValueId> results(const Node& node) {
     const std::string& name = node.op->name;
-    const bool is_torchs = name == "_grouped_mm", is_backward = name == "grouped_mm_fallback_backward";
+    const bool is_torchs = name == "_grouped_mm", is_backward = name == "grouped_gradients";
     if (!is_torchs && !is_backward && name != "grouped_mm_fallback") return {};
     const std::vector<Arg> args = copy_.args(node);
     std::vector<ValueId> tensors;

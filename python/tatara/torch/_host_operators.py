@@ -164,6 +164,20 @@ def fused_attention_backward(
     return [*gradients, None]
 
 
-def missing_attention_derivative(_: Any) -> Any:
+def missing_derivative(_: Any, error: str) -> Any:
     """Eager's error."""
-    raise RuntimeError("derivative for aten::_scaled_dot_product_efficient_attention_backward is not implemented")
+    raise RuntimeError(error)
+
+
+def grouped_gradients(rows: Any, matrices: Any, ends: Any, grad: Any) -> Any:
+    """Of rows [n, k] by groups times matrices [groups, k, columns], where the groups' `ends` are: both gradients, zeros for what
+    belongs to no group.
+    """
+    of_rows, of_matrices = torch.zeros_like(rows), torch.zeros_like(matrices)
+    begin = 0
+    for group, end in enumerate(ends.tolist()):
+        if end != begin:
+            torch.mm(grad[begin:end], matrices[group].mT, out=of_rows[begin:end])
+            torch.mm(rows[begin:end].mT, grad[begin:end], out=of_matrices[group])
+            begin = end
+    return [of_rows, of_matrices]

@@ -36,8 +36,7 @@ std::pair<std::string, std::string> ProductTile::place(const std::string& number
   const std::string parts = std::to_string(values_.size() / rows() / part);
   const std::string row = ir_.binary("udiv", "i64", number, parts), rest = ir_.binary("urem", "i64", number, parts);
   const std::string begin = ir_.binary("mul nuw nsw", "i64", rest, std::to_string(part));
-  const std::string below =
-      ir_.binary("mul nuw nsw", "i64", ir_.binary("and", "i64", row, "1"), std::to_string(kSide));
+  const std::string below = ir_.binary("mul nuw nsw", "i64", ir_.binary("and", "i64", row, "1"), std::to_string(kSide));
   const std::string slice =
       ir_.binary("mul nuw nsw", "i64", ir_.binary("lshr", "i64", row, "1"), std::to_string(ProductLayout::kGroupRows));
   const std::string own = ir_.binary("add nuw nsw", "i64", row_, ir_.binary("add nuw nsw", "i64", below, slice));

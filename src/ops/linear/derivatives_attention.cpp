@@ -259,13 +259,16 @@ std::vector<TensorType> fused_backward_meta(MetaContext& m) {
   return types;
 }
 
-constexpr const char* kMissing = "missing_attention_derivative";
+constexpr const char* kMissing = "missing_derivative";
+
+constexpr const char* kNoSecond =
+    "derivative for aten::_scaled_dot_product_efficient_attention_backward is not implemented";
 
 /// The masks of the fused kernels are theirs alone, and eager has no second derivative either: whoever asks for its values
 /// gets eager's error.
 void missing_rule(VjpContext& v) {
   for (size_t i = 0; i < 5; ++i) {
-    if (v.needs(i)) v.give(i, v.builder().op(kMissing, {TensorArg{v.args().tensor(i)}}));
+    if (v.needs(i)) v.give(i, v.builder().op(kMissing, {TensorArg{v.args().tensor(i)}, std::string(kNoSecond)}));
   }
 }
 
@@ -451,7 +454,7 @@ void register_derivatives_attention(OpRegistry& r) {
     }
     r.add(std::move(def));
   }
-  OpDef missing = make_op({kMissing, OpKind::kHost, "(Tensor self) -> Tensor", ""},
+  OpDef missing = make_op({kMissing, OpKind::kHost, "(Tensor self, str error) -> Tensor", ""},
                           [](MetaContext& m) -> std::vector<TensorType> { return {m.tensor(0)}; });
   missing.host_name = str_cat("tatara::", kMissing);
   missing.vjp = [](VjpContext& v) { v.give(0, v.grad()); };

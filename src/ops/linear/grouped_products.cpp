@@ -88,7 +88,7 @@ std::vector<TensorType> library_backward_meta(MetaContext& m) {
 void library_rule(VjpContext& v) {
   const Args args = v.args();
   const std::vector<ValueId> both =
-      v.builder().op_multi("grouped_mm_fallback_backward", {args[0], args[1], args[2], TensorArg{gradient(v).id}});
+      v.builder().op_multi("grouped_gradients", {args[0], args[1], args[2], TensorArg{gradient(v).id}});
   for (const size_t i : {size_t{0}, size_t{1}}) {
     if (v.needs(i)) v.give(i, both[i]);
   }
@@ -203,13 +203,18 @@ void register_grouped_products(OpRegistry& r) {
   library.has_out = false;
   library.vjp = library_rule;
   r.add(std::move(library));
-  OpDef backward = make_op({"grouped_mm_fallback_backward", kind,
-                            "(Tensor input, Tensor weight, Tensor offs, Tensor grad_output) -> (Tensor, Tensor)",
-                            "torch.transformers::grouped_mm_fallback_backward"},
+  // Not every version of the library has an operator for it.
+  OpDef backward = make_op({"grouped_gradients", kind,
+                            "(Tensor input, Tensor weight, Tensor offs, Tensor grad_output) -> (Tensor, Tensor)", ""},
                            library_backward_meta);
-  backward.host_name = "transformers::grouped_mm_fallback_backward";
+  backward.host_name = "tatara::grouped_gradients";
   backward.has_out = false;
-  backward.vjp = host_derivative;  // the host has none, and says so
+  backward.vjp = [](VjpContext& v) {
+    const std::string error = "derivative for transformers::grouped_mm_fallback_backward is not implemented";
+    for (const size_t i : {size_t{0}, size_t{1}, size_t{3}}) {
+      if (v.needs(i)) v.give(i, v.builder().op("missing_derivative", {TensorArg{v.args().tensor(i)}, error}));
+    }
+  };
   r.add(std::move(backward));
 
   r.add(make_op({"group_tile_counts", OpKind::kIndexing, "(Tensor offs, SymInt total, int rows) -> Tensor", ""},
