@@ -49,6 +49,7 @@ constexpr Allowed kAllowed[] = {
     {"transforms/decompose.cpp", "cast", "adds a cast with a type that is known"},
     {"capture/trace/torch_nodes.cpp", "batch_norm instance_norm", "norms that the registry lacks write statistics too"},
     {"capture/trace/tracer_hooks.cpp", "linear", "the order in which eager's node has its operands"},
+    {"capture/trace/transform_batches.cpp", "expand", "what vmap itself calls on results without a batch"},
 };
 
 /// Folders whose strings are of other things: they stand below operators, or know none.
