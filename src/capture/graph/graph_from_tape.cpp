@@ -33,26 +33,34 @@ bool follows_histories(const Tape& tape) {
 
 bool is_training_tape(const Tape& tape) {
   const auto& nodes = tape.nodes();
-  std::vector<bool>
-      needs;  // by slot; also views made beside gradients, since what is computed from one may have a history
+  // By slot: what may have a history, with views made beside gradients, since what is computed from one may; and what lies in the same
+  // memory without one: eager says when that is written.
+  std::vector<bool> needs, shares(tape.slots().size(), false);
   for (const TapeSlot& slot : tape.slots()) needs.push_back(slot.input && slot.requires_grad);
   const bool made = std::any_of(nodes.begin(), nodes.end(), is_leaf_mark);
   if (!made && std::none_of(needs.begin(), needs.end(), [](bool each) { return each; })) return false;
   const bool plain = !made && std::all_of(nodes.begin(), nodes.end(), is_operator_call);
   return std::any_of(nodes.begin(), nodes.end(), [&](const TapeNode& node) {
     if (!plain || node.level != 0) return node.grad;
-    if (detaches(node)) return false;
-    bool reads = false;
-    const auto look = [&](int slot) { reads = reads || needs[static_cast<size_t>(slot)]; };
+    bool reads = false, shared = false;
+    const auto look = [&](int slot) {
+      reads = reads || needs[static_cast<size_t>(slot)];
+      shared = shared || shares[static_cast<size_t>(slot)];
+    };
     for_each_slot(node.args.get(), look);
     if (node.kwargs) for_each_slot(node.kwargs.get(), look);
-    if (!reads) return false;
-    if (!node.grad && may_be_view(tape, node)) {
-      for (const int output : node.outputs) {
-        if (output >= 0) needs[static_cast<size_t>(output)] = true;
-      }
+    const bool detached = detaches(node);
+    const auto in_shared = [&](int output) { return output >= 0 && shares[static_cast<size_t>(output)]; };
+    if (shared && node.mutates &&
+        (node.outputs.empty() || std::any_of(node.outputs.begin(), node.outputs.end(), in_shared))) {
+      return node.grad;
     }
-    return node.grad;
+    if (!reads && !shared) return false;
+    const bool view = detached || ((shared || !node.grad) && may_be_view(tape, node));
+    for (const int output : node.outputs) {
+      if (view && output >= 0) (reads && !detached ? needs : shares)[static_cast<size_t>(output)] = true;
+    }
+    return node.grad && reads && !detached;
   });
 }
 
