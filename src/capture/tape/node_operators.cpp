@@ -10,6 +10,7 @@
 #include "capture/host/torch_api.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
+#include "support/made_once.h"
 
 namespace tatara::capture {
 namespace {
@@ -17,10 +18,11 @@ using Candidates = std::vector<OpRegistry::PythonName>;
 
 /// The registry's Python names, resolved to objects once.
 const std::unordered_map<PyObject*, std::string>& named_functions() {
-  static const auto* table = [] {
-    auto* made = new std::unordered_map<PyObject*, std::string>;
+  return made_once([] {
+    std::unordered_map<PyObject*, std::string> made;
     for (const std::string& dotted : OpRegistry::global().python_names()) {
-      if (dotted.rfind("torch.", 0) != 0) continue;
+      // A library's operator is no attribute of torch's.
+      if (dotted.rfind("torch.", 0) != 0 || dotted.find("::") != std::string::npos) continue;
       Ref object = Ref::steal(PyImport_ImportModule("torch"));
       for (size_t at = 5; object && at != std::string::npos;) {
         const size_t next = dotted.find('.', at + 1);
@@ -31,11 +33,10 @@ const std::unordered_map<PyObject*, std::string>& named_functions() {
       forget_error();
       // A getter ("torch.Tensor.T.__get__") is known by its descriptor.
       if (std::strcmp(Py_TYPE(object.get())->tp_name, "method-wrapper") == 0) object = attr(object.get(), "__self__");
-      made->emplace(object.release(), dotted);  // identity stays taken
+      made.emplace(object.release(), dotted);  // identity stays taken
     }
     return made;
-  }();
-  return *table;
+  });
 }
 
 }  // namespace
