@@ -34,7 +34,7 @@ bool follows_histories(const Tape& tape) {
 bool is_training_tape(const Tape& tape) {
   const auto& nodes = tape.nodes();
   // By slot: what may have a history, with views made beside gradients, since what is computed from one may; and what lies in the same
-  // memory without one: eager says when that is written.
+  // memory without one, and without its count of writes.
   std::vector<bool> needs, shares(tape.slots().size(), false);
   for (const TapeSlot& slot : tape.slots()) needs.push_back(slot.input && slot.requires_grad);
   const bool made = std::any_of(nodes.begin(), nodes.end(), is_leaf_mark);
@@ -56,6 +56,7 @@ bool is_training_tape(const Tape& tape) {
       return node.grad;
     }
     if (!reads && !shared) return false;
+    if (detached && reads && is_counted(node)) return false;
     const bool view = detached || ((shared || !node.grad) && may_be_view(tape, node));
     for (const int output : node.outputs) {
       if (view && output >= 0) (reads && !detached ? needs : shares)[static_cast<size_t>(output)] = true;

@@ -384,6 +384,8 @@ bool take_late_failure();
 
 /// Whether the result has the operand's memory and, in eager, is no view of anything.
 inline bool detaches(const TapeNode& node) { return node.name == "detach" || node.name == "data"; }
+/// Whether writes to what such a call gives are counted with those to its operand.
+inline bool is_counted(const TapeNode& node) { return node.name == "detach"; }
 
 /// Slots of the outputs that are not inputs, without repetition: what a backend returns.
 std::vector<int> computed_outputs(const Tape& tape);
