@@ -10,7 +10,6 @@ quarter in the next ones, and some groups have none.
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch.nn.functional import silu
 
 import harness
 import tatara
-from kernels_gpu import replay_of
+from kernels_gpu import product_times
 
 LAYERS = [(8, 4096, 14336), (64, 2048, 1408), (128, 2048, 768), (16, 5120, 8192)]
 ROWS = [512, 4096, 32768]
@@ -83,15 +82,7 @@ def _measure(
     if not difference <= 0.01:
         return {"program": name, "failed": f"off by {float(difference):.2g}"}
     results.clear()
-    replays = {way: replay_of(lambda f=function: f(*operands)) for way, function in ways.items()}
-    samples: dict[str, list[float]] = {way: [] for way in ways}
-    for way in harness.in_turns(list(ways), rounds):
-        samples[way].append(replays[way]())
-    row: dict[str, Any] = {"program": name}
-    for way, taken in samples.items():
-        median = statistics.median(taken)
-        row |= {f"{way}_ms": median, f"{way}_tflops": work / median * 1e3}
-    return row
+    return {"program": name} | product_times(ways, operands, work, rounds)
 
 
 def main() -> None:

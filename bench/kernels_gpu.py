@@ -8,7 +8,7 @@ once, each output written once) over the time, relative to a large copy on the s
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import harness
@@ -58,6 +58,21 @@ def replay_of(call: Callable[[], Any]) -> Callable[[], float]:
         return begin.elapsed_time(end) / REPLAYS
 
     return timed
+
+
+def product_times(
+    ways: dict[str, Callable[..., Any]], operands: Sequence[Any], work: float, rounds: int
+) -> dict[str, Any]:
+    """Of each way the milliseconds of a replay, the median of rounds in turns, and its rate; `work` in 10^12 operations."""
+    replays = {way: replay_of(lambda f=function: f(*operands)) for way, function in ways.items()}
+    samples: dict[str, list[float]] = {way: [] for way in ways}
+    for way in harness.in_turns(list(ways), rounds):
+        samples[way].append(replays[way]())
+    row: dict[str, Any] = {}
+    for way, taken in samples.items():
+        median = statistics.median(taken)
+        row |= {f"{way}_ms": median, f"{way}_tflops": work / median * 1e3}
+    return row
 
 
 def copy_rate() -> float:

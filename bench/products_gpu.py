@@ -9,7 +9,6 @@ Errors are the largest ones against float64, as parts of the largest element. n:
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +18,7 @@ from torch.nn.functional import gelu, linear, relu
 
 import harness
 import tatara
-from kernels_gpu import replay_of
+from kernels_gpu import product_times
 
 SIZES = [(n, n, n) for n in (1024, 2048, 4096, 8192)]
 LAYERS = [(512, 4096, 4096), (1024, 1024, 4096), (2048, 768, 3072), (4096, 3072, 768), (8192, 8192, 512)]
@@ -85,14 +84,7 @@ def _measure(
         error = (function(*operands).double() - exact).abs().max() / exact.abs().max()
         row[f"{way}_error"] = f"{error:.1e}"
     del exact
-    replays = {way: replay_of(lambda f=function: f(*operands)) for way, function in ways.items()}
-    samples: dict[str, list[float]] = {way: [] for way in ways}
-    for way in harness.in_turns(list(ways), arguments.rounds):
-        samples[way].append(replays[way]())
-    for way, taken in samples.items():
-        median = statistics.median(taken)
-        row |= {f"{way}_ms": median, f"{way}_tflops": work / median * 1e3}
-    return row
+    return row | product_times(ways, operands, work, arguments.rounds)
 
 
 def main() -> None:

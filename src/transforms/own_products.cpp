@@ -218,15 +218,20 @@ Arg operand_parts(GraphBuilder& b, ValueId matrix, int64_t tile, int64_t count) 
   return parts;
 }
 
+/// The last two dims exchanged.
+ValueId with_turned_matrices(GraphBuilder& b, ValueId x) {
+  std::vector<int64_t> order;
+  for (int64_t d = 0; d < b.type(x).dim(); ++d) order.push_back(d);
+  std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return b.permute(x, order);
+}
+
 ValueId own_product(GraphBuilder& b, const std::vector<Arg>& args, size_t left, const ProductChoice& choice,
                     const TensorType& type) {
   const ValueId x = std::get<TensorArg>(args[left]).value, y = std::get<TensorArg>(args[left + 1]).value;
-  std::vector<int64_t> order;
-  for (int64_t d = 0; d < type.dim(); ++d) order.push_back(d);
-  std::swap(order[order.size() - 1], order[order.size() - 2]);
   const int64_t rows = choice.tile.rows, columns = choice.tile.columns;
   ValueId result = b.op("matrix_product", {operand_parts(b, x, rows, choice.parts),
-                                           operand_parts(b, b.permute(y, order), columns, choice.parts),
+                                           operand_parts(b, with_turned_matrices(b, y), columns, choice.parts),
                                            SymInts{type.sizes}, Scalar(rows), Scalar(columns)});
   if (left == 0) return result;
   return product_sum(b, result, std::get<TensorArg>(args[0]).value, args[3], args[4]);
@@ -277,12 +282,7 @@ class GroupedProducts {
   }
 
  private:
-  ValueId turned(ValueId x) {
-    std::vector<int64_t> order;
-    for (int64_t d = 0; d < b_.type(x).dim(); ++d) order.push_back(d);
-    std::swap(order[order.size() - 1], order[order.size() - 2]);
-    return b_.permute(x, order);
-  }
+  ValueId turned(ValueId x) { return with_turned_matrices(b_, x); }
   int64_t size(ValueId v, size_t d) const { return b_.type(v).sizes[d].const_value(); }
   int64_t groups() const { return b_.type(offs_).sizes[0].const_value(); }
 
