@@ -168,6 +168,17 @@ bool PlanKernel::decides() const {
   return any_operator(*this, [](const OpDef& op) { return op.decides; });
 }
 
+bool awaits_condition(const HostCall& call) { return call.op == kDecideCall; }
+bool awaits_condition(const PlanStep& step) {
+  const auto* call = std::get_if<HostCall>(&step);
+  return call != nullptr && awaits_condition(*call);
+}
+
+bool Plan::decides() const {
+  return std::any_of(kernels.begin(), kernels.end(), [](const PlanKernel& kernel) { return kernel.decides(); }) ||
+         std::any_of(steps.begin(), steps.end(), [](const PlanStep& step) { return awaits_condition(step); });
+}
+
 bool PlanKernel::fails_as_host() const {
   return any_operator(*this, [](const OpDef& op) { return op.per_matrix; });
 }

@@ -96,6 +96,10 @@ struct HostCall {
 
 using PlanStep = std::variant<KernelLaunch, HostCall>;
 
+/// Whether the step waits until a GPU has computed a condition of the program (kDecideCall).
+bool awaits_condition(const HostCall& call);
+bool awaits_condition(const PlanStep& step);
+
 struct PlanInput {
   TensorType type;
   bool used = true;
@@ -133,6 +137,9 @@ struct Plan {
   std::vector<InputWrite> input_writes;  // already carried out by steps; listed for version counters
   int32_t first_write = -1;              // the first step that writes to an input; -1: none does
   Expr arena_bytes;
+
+  /// Whether a step looks at conditions that the program has asked for.
+  bool decides() const;
 };
 
 }  // namespace tatara

@@ -183,6 +183,36 @@ class UnitOrder {
   std::vector<std::optional<Key>> keys_;  // per unit that is ready
 };
 
+/// Whether the unit is an operator of a GPU's library that reads places: one that is out of bounds stops the device for good.
+bool may_stop_device(const State& s, const Unit& unit) {
+  if (unit.kind != Unit::Kind::kHost) return false;
+  const Node& node = s.graph.node(unit.node);
+  bool places = false;
+  for_each_operand(node, [&](ValueId v) {
+    places = places || (v != kNoValue && is_integral(s.graph.type(v).dtype) && s.graph.type(v).dtype != DType::kBool);
+  });
+  return places && !node.op->decides;
+}
+
+/// What waits for a condition on a GPU waits as late as it may: until then the device has work.
+void wait_late(State& s) {
+  if (!s.options.gpu) return;
+  for (size_t i = 0; i < s.order.size(); ++i) {
+    const int u = s.order[i];
+    const Unit& unit = s.units[static_cast<size_t>(u)];
+    if (unit.kind != Unit::Kind::kHost || !s.graph.node(unit.node).op->decides) continue;
+    size_t end = i + 1;
+    while (end < s.order.size()) {
+      const std::vector<int>& needs = s.needs.needs(s.order[end]);
+      if (std::find(needs.begin(), needs.end(), u) != needs.end()) break;
+      ++end;
+    }
+    const auto at = [&](size_t place) { return s.order.begin() + static_cast<std::ptrdiff_t>(place); };
+    std::rotate(at(i), at(i + 1), at(end));
+    return;  // a graph has one
+  }
+}
+
 /// Conditions that the program asks for are looked at before inputs are written to: where one falls otherwise than in the trace,
 /// nothing has happened yet, and the program itself runs.
 void decide_before_writes(State& s) {
@@ -197,7 +227,8 @@ void decide_before_writes(State& s) {
     writers.push_back(s.values[static_cast<size_t>(base_of(s, write.value))].unit);
   }
   for (size_t u = 0; u < s.units.size(); ++u) {
-    if (s.units[u].kind == Unit::Kind::kCopy) writers.push_back(static_cast<int>(u));
+    if (s.units[u].kind == Unit::Kind::kCopy || (s.options.gpu && may_stop_device(s, s.units[u])))
+      writers.push_back(static_cast<int>(u));
   }
   for (const int check : checks) {
     for (const int writer : writers) {
@@ -213,8 +244,8 @@ void check_decisions(const Plan& plan) {
   for (size_t i = static_cast<size_t>(std::max(plan.first_write, 0)); plan.first_write >= 0 && i < plan.steps.size();
        ++i) {
     const auto* launch = std::get_if<KernelLaunch>(&plan.steps[i]);
-    if (launch != nullptr && plan.kernels[static_cast<size_t>(launch->kernel)].decides())
-      throw Unsupported("a condition that comes behind a write");
+    const bool decides = launch != nullptr && plan.kernels[static_cast<size_t>(launch->kernel)].decides();
+    if (decides || awaits_condition(plan.steps[i])) throw Unsupported("a condition that comes behind a write");
   }
 }
 
@@ -230,6 +261,7 @@ void order_units(State& s) {
   s.order = UnitOrder(s).run();
   TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
   if (!s.options.passes.skips("delays")) delay_units(s);
+  wait_late(s);
 }
 
 }  // namespace tatara::sched

@@ -39,7 +39,7 @@ class EarlyCalls {
   const std::vector<bool>& find() {
     std::set<size_t> deciding;
     for (const Tape::MadeSymbol& made : tape_.made_symbols()) {
-      if (!made.condition) deciding.insert(made.node);
+      if (!made.condition || falls_beside_gpu(made.node)) deciding.insert(made.node);
     }
     for (const size_t n : deciding) {
       std::vector<size_t> calls;
@@ -51,13 +51,48 @@ class EarlyCalls {
   }
 
  private:
+  std::string device_of(int slot) const {
+    const Ref& device = tape_.slots()[static_cast<size_t>(slot)].device;
+    return device ? text_of(attr(device.get(), "type").get()) : std::string();
+  }
+
+  /// Whether the condition is one of the CPU, and others work on a GPU: their graph cannot look at it.
+  bool falls_beside_gpu(size_t n) const {
+    const int operand = slot_of(PyTuple_GET_ITEM(tape_.nodes()[n].args.get(), 0));
+    if (operand < 0 || device_of(operand) != "cpu") return false;
+    for (size_t slot = 0; slot < tape_.slots().size(); ++slot) {
+      if (device_of(static_cast<int>(slot)) == "cuda") return true;
+    }
+    return false;
+  }
+
+  bool made_on(const TapeNode& node, const char* device) const {
+    return !node.outputs.empty() && std::all_of(node.outputs.begin(), node.outputs.end(),
+                                                [&](int slot) { return slot >= 0 && device_of(slot) == device; });
+  }
+
+  /// Whether the call draws from the CPU's generator and does nothing else to generators.
+  bool draws_here(const TapeNode& node) const {
+    return made_on(node, "cpu") && any_operator(node, [](const OpDef& op) { return op.draws(); }) &&
+           !any_operator(node, [](const OpDef& op) { return op.of_generator() || op.traits.varies; });
+  }
+
+  /// Draws stay in order: those before come first, too. A GPU has a generator of its own.
+  bool draws_before(size_t n, std::vector<size_t>& calls) const {
+    for (size_t before = 0; before < n; ++before) {
+      const TapeNode& node = tape_.nodes()[before];
+      if (varies(node) && !(made_on(node, "cuda") && !node.has_generator()) && !add(before, calls)) return false;
+    }
+    return true;
+  }
+
   /// The call and what leads to it, as far as that is not chosen yet.
   bool add(size_t n, std::vector<size_t>& calls) const {
     if (early_[n] || std::find(calls.begin(), calls.end(), n) != calls.end()) return true;
     const TapeNode& node = tape_.nodes()[n];
     calls.push_back(n);
     if (calls.size() > kMostCalls || !may_come_first(node)) return false;
-    bool fine = true;
+    bool fine = !varies(node) || draws_before(n, calls);
     const auto lead = [&](int slot) {
       const int maker = makers_[static_cast<size_t>(slot)];
       const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
@@ -73,7 +108,8 @@ class EarlyCalls {
   bool may_come_first(const TapeNode& node) const {
     const bool plain = is_operator_call(node) && node.func && node.level == 0 && !node.has_generator() &&
                        !node.mutates && !node.statistics && !is_numpy_operation(node) && !is_leaf_mark(node) &&
-                       engine_pass(node) == nullptr && region_mark(node) == nullptr && !varies(node);
+                       engine_pass(node) == nullptr && region_mark(node) == nullptr &&
+                       (!varies(node) || draws_here(node));
     if (!plain || (is_dispatcher_operator(node.func.get()) && known_name(node).empty())) return false;
     if (seconds_in_eager(tape_, node) > kMostSeconds) return false;
     return std::none_of(node.outputs.begin(), node.outputs.end(), [this](int slot) {

@@ -79,30 +79,33 @@ bool TapeNumbers::take_condition(const TapeNode& node) {
   const ValueId zero = c_.builder.constant(0, c_.builder.type(tensor).dtype);
   ValueId fault = c_.builder.binary(*held ? "eq" : "ne", tensor, zero);
   if (c_.builder.type(fault).dim() > 0) fault = c_.builder.reshape(fault, {});
-  condition_ = static_cast<size_t>(&node - c_.tape->nodes().data());
-  otherwise_ = otherwise_ < 0 ? fault : c_.builder.binary("logical_or", otherwise_, fault);
+  Conditions& known = c_.builder.type(tensor).device.kind == DeviceKind::kCpu ? on_cpu_ : on_gpu_;
+  known.last = static_cast<size_t>(&node - c_.tape->nodes().data());
+  known.otherwise = known.otherwise < 0 ? fault : c_.builder.binary("logical_or", known.otherwise, fault);
   return true;
 }
 
 void TapeNumbers::check_conditions() {
-  if (otherwise_ < 0) return;
+  const Conditions& any = on_cpu_.otherwise >= 0 ? on_cpu_ : on_gpu_;
+  if (any.otherwise < 0) return;
   const Graph& graph = c_.made.graph;
-  const auto refuse = [this](const char* why) {
-    UserLocation place = c_.tape->nodes()[condition_].location;
-    place.call = static_cast<int>(condition_);
+  const auto refuse = [this, &any](const char* why) {
+    UserLocation place = c_.tape->nodes()[any.last].location;
+    place.call = static_cast<int>(any.last);
     throw Unsupported(why, place);
   };
+  bool gpu = false;
   for (size_t v = 0; v < graph.num_values(); ++v) {
-    const bool cpu = graph.type(static_cast<ValueId>(v)).device.kind == DeviceKind::kCpu;
-    if (!cpu) refuse("a condition in a graph of a GPU, whose kernels tell after the fact");
+    gpu = gpu || graph.type(static_cast<ValueId>(v)).device.kind == DeviceKind::kCuda;
   }
+  if (gpu && on_cpu_.otherwise >= 0) refuse("a condition that the CPU computes, in a graph of a GPU");
   for (size_t n = 0; n < graph.num_nodes(); ++n) {
     const std::string& name = graph.node(static_cast<NodeId>(n)).op->host_name;
     const bool users = name.find("::") != std::string::npos && calls_users_code(name);
     if (users)
       refuse("a condition beside an operator of a library, which runs once, and only if the program comes to it");
   }
-  static_cast<void>(c_.builder.unary("decided", otherwise_));
+  static_cast<void>(c_.builder.unary(gpu ? "decided_on_host" : "decided", any.otherwise));
 }
 
 int TapeNumbers::factor_of(const TapeNode& node) const {

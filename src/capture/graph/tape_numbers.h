@@ -45,8 +45,12 @@ class TapeNumbers {
   TapeConversion& c_;
   std::unordered_set<int> host_;  // slots of floats that are made before the graph runs
   std::vector<NumberWithin> bounds_;
-  size_t condition_ = 0;          // the node of the last one
-  ValueId otherwise_ = kNoValue;  // whether one of the conditions so far falls otherwise than in the trace
+  /// Those on one kind of device so far.
+  struct Conditions {
+    size_t last = 0;               // the node of the last one
+    ValueId otherwise = kNoValue;  // whether one of them falls otherwise than in the trace
+  };
+  Conditions on_cpu_, on_gpu_;
 };
 
 }  // namespace tatara::capture

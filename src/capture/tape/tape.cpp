@@ -337,11 +337,6 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
     copy->ranges_ = open_symbols_->ranges();
     const std::vector<Expr>& guards = copy->ctx_->guards();
     copy->facts_.assign(guards.begin(), guards.begin() + static_cast<std::ptrdiff_t>(std::min(facts, guards.size())));
-    const auto on_cpu = [this](size_t node) {
-      const int operand = slot_of(PyTuple_GET_ITEM(nodes_[node].args.get(), 0));
-      const Ref device = operand < 0 ? Ref() : slots_[static_cast<size_t>(operand)].device;
-      return device && text_of(attr(device.get(), "type").get()) == "cpu";
-    };
     for (size_t i = 0; i < copy->symbols_.size(); ++i) {
       const SymbolSource& source = open_symbols_->sources()[i];
       copy->places_.push_back(source.slot < 0 ? copy->place_of(copy->symbols_[i])
@@ -349,7 +344,8 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
       const auto maker = source.slot < 0 ? makers_.end() : makers_.find(source.slot);
       if (maker != makers_.end() && maker->second < count) {
         const bool flag = source.dim == SymbolSource::kInt && copy->ranges_[i].lo == 0 && copy->ranges_[i].hi == 1;
-        copy->made_.symbols.push_back({i, source.slot, maker->second, flag && on_cpu(maker->second)});
+        copy->made_.symbols.push_back(
+            {i, source.slot, maker->second, flag && asks_where_graphs_look(*this, nodes_[maker->second])});
       }
     }
   }

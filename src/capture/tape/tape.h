@@ -231,7 +231,7 @@ class Tape {
     size_t symbol;
     int slot;
     size_t node;
-    bool condition = false;  // whether a tensor on the CPU holds: a graph can look whether it does so again
+    bool condition = false;  // whether a tensor holds: a graph can look whether it does so again
   };
   const std::vector<MadeSymbol>& made_symbols() const { return made_.symbols; }
   /// Whether random numbers are drawn before the last of what data decide is there.
@@ -376,6 +376,8 @@ std::vector<int> settle_sizes(Tape& tape, size_t first, size_t first_slot, std::
 /// Of a node whose result data decide: whether it fell as in the trace. False with a Python error set.
 bool falls_as_recorded(const Tape& tape, size_t node, const std::vector<Ref>& env);
 
+/// Whether a node that asks a tensor for a condition asks one on a device that graphs are compiled for.
+bool asks_where_graphs_look(const Tape& tape, const TapeNode& node);
 /// Whether the condition that the node of the tape asks for held in the trace; nothing: it asks for none, or a graph cannot look.
 std::optional<bool> condition_of(const Tape& tape, const TapeNode& node);
 /// Whether a run of this thread has ended since the last question because data decided otherwise than the trace took them to. No

@@ -555,6 +555,13 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
   return true;
 }
 
+bool asks_where_graphs_look(const Tape& tape, const TapeNode& node) {
+  const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+  const Ref device = operand < 0 ? Ref() : tape.slots()[static_cast<size_t>(operand)].device;
+  const std::string type = device ? text_of(attr(device.get(), "type").get()) : std::string();
+  return type == "cpu" || type == "cuda";
+}
+
 std::optional<bool> condition_of(const Tape& tape, const TapeNode& node) {
   for (const Tape::MadeSymbol& made : tape.made_symbols()) {
     const bool own = made.condition && node.outputs.size() == 1 && node.outputs[0] == made.slot;

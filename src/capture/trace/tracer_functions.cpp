@@ -332,7 +332,7 @@ std::string FunctionTracing::trace_backward(const FunctionCall& call, CustomBack
 
 namespace {
 
-/// Whether data decide more than conditions of tensors on the CPU, which the graph itself looks at: then it is cut.
+/// Whether data decide more than conditions of tensors, which the graph itself looks at: then it is cut.
 bool decided_between_parts(const Trace& t) {
   const TraceSymbols& symbols = t.symbols;
   for (size_t i = 0; i < symbols.symbols().size(); ++i) {
@@ -341,9 +341,7 @@ bool decided_between_parts(const Trace& t) {
     const IntRange& range = symbols.ranges()[i];
     const TapeNode* const maker = t.tape.maker(source.slot);
     if (source.dim != SymbolSource::kInt || range.lo != 0 || range.hi != 1 || maker == nullptr) return true;
-    const int operand = slot_of(PyTuple_GET_ITEM(maker->args.get(), 0));
-    const Ref device = operand < 0 ? Ref() : t.tape.slots()[static_cast<size_t>(operand)].device;
-    if (!device || text_of(attr(device.get(), "type").get()) != "cpu") return true;
+    if (!asks_where_graphs_look(t.tape, *maker)) return true;
   }
   return false;
 }

@@ -25,6 +25,9 @@ class LowerContext;  // ops/core/lowering.h
 class VjpContext;    // ops/rules/derivative.h
 class BatchContext;  // ops/rules/batching_rule.h
 
+/// The step of a plan that waits for a condition that a GPU computes.
+inline constexpr std::string_view kDecideCall = "tatara::decide";
+
 enum class OpKind : uint8_t {
   kPointwise,  // one scalar expression per output element, operands broadcast
   kView,       // output element = input element at another index; aliases operand 0 in eager

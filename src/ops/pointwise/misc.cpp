@@ -84,9 +84,15 @@ void register_checks(OpRegistry& r) {
   r.add(make_op({"checked_finite", OpKind::kPointwise, "(Tensor self) -> Tensor", ""}, meta, nullptr, lower_finite));
   // Of a condition that the program has asked for: its kernel comes before all that writes to inputs (order_units).
   r.add(make_op({"decided", OpKind::kPointwise, "(Tensor fault) -> Tensor", ""}, meta, nullptr, lower_decided));
-  for (const char* name : {"checked", "checked_finite", "decided"}) r.amend(name).checks_values = true;
-  r.mark(&OpTraits::unnamed, {"checked", "checked_finite", "decided"});
-  r.amend("decided").decides = true;
+  // The same on a GPU, whose kernels report after the fact: the host waits for the condition. The result is never written.
+  r.add(make_op({"decided_on_host", OpKind::kHost, "(Tensor fault) -> Tensor", ""}, meta));
+  OpDef& on_host = r.amend("decided_on_host");
+  on_host.host_name = kDecideCall;
+  on_host.host_overload = "out";
+  for (const char* name : {"checked", "checked_finite", "decided", "decided_on_host"})
+    r.amend(name).checks_values = true;
+  r.mark(&OpTraits::unnamed, {"checked", "checked_finite", "decided", "decided_on_host"});
+  for (const char* name : {"decided", "decided_on_host"}) r.amend(name).decides = true;
 }
 
 enum class Bound : uint8_t { kBoth, kMin, kMax };

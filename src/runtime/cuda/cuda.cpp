@@ -366,4 +366,9 @@ void upload(void* to, const void* from, size_t bytes, void* stream) {
   check(driver().cuStreamSynchronize(stream), "copying to the GPU");
 }
 
+void download(void* to, const void* from, size_t bytes, void* stream) {
+  check(driver().cuMemcpyDtoHAsync(to, reinterpret_cast<uint64_t>(from), bytes, stream), "copying from the GPU");
+  check(driver().cuStreamSynchronize(stream), "copying from the GPU");
+}
+
 }  // namespace tatara::cuda

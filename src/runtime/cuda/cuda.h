@@ -126,5 +126,7 @@ class Kernel {
 
 /// Bytes of the host's memory to the device's, in the order of the stream; the source may go when this returns.
 void upload(void* to, const void* from, size_t bytes, void* stream);
+/// Bytes of the device's memory, once all that is on the stream has run.
+void download(void* to, const void* from, size_t bytes, void* stream);
 
 }  // namespace tatara::cuda

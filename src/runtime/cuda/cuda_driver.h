@@ -35,6 +35,7 @@ using Handle = void*;
     Result(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**)) \
   F(cuMemHostAlloc, "cuMemHostAlloc", Result(void**, size_t, unsigned))                                           \
   F(cuMemFreeHost, "cuMemFreeHost", Result(void*))                                                                \
+  F(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", Result(void*, uint64_t, size_t, Handle))                           \
   F(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", Result(uint64_t, const void*, size_t, Handle))                     \
   F(cuStreamSynchronize, "cuStreamSynchronize", Result(Handle))                                                   \
   F(cuGetErrorString, "cuGetErrorString", Result(Result, const char**))

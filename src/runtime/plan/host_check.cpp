@@ -49,7 +49,7 @@ HostKind kind_of(const HostCall::HostArg& arg) {
 void verify_host_calls(const Plan& plan, HostOps* host) {
   for (const PlanStep& step : plan.steps) {
     const auto* call = std::get_if<HostCall>(&step);
-    if (call == nullptr || is_loop_call(*call) || is_table_call(*call)) continue;
+    if (call == nullptr || is_loop_call(*call) || is_table_call(*call) || awaits_condition(*call)) continue;
     const HostOp* op = host != nullptr ? host->find(call->op, call->overload) : nullptr;
     if (op == nullptr) throw CompilationError(str_cat("the host has no operator ", call->op, ".", call->overload));
     std::vector<HostKind> kinds;

@@ -137,6 +137,7 @@ void PartialGraphs::cut(const RunContext& context, bool late) {
     memory[i].alone = alone_[i] != 0;
     const auto* call = std::get_if<HostCall>(&plan.steps[i]);
     if (call == nullptr) continue;
+    memory[i].alone = memory[i].alone || awaits_condition(*call);
     for (const BufferId id : call->results) {
       const bool here = id < 0 || plan.buffers[static_cast<size_t>(id)].device.kind == DeviceKind::kCuda;
       memory[i].alone = memory[i].alone || !here;

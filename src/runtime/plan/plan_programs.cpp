@@ -95,7 +95,7 @@ void PlanPrograms::prepare_step(const PlanStep& step, HostOps* host) {
     const auto& call = std::get<HostCall>(step);
     has_host_calls = true;
     if (host == nullptr) throw Unsupported("operator " + call.op + " needs the host's kernels, which are not there");
-    const bool own = is_loop_call(call) || is_table_call(call);
+    const bool own = is_loop_call(call) || is_table_call(call) || awaits_condition(call);
     prepared.op = own ? nullptr : host->find(call.op, call.overload);
     prepared.users = is_users_operator(call.op);
     prepared.keeps = calls_users_code(call.op);

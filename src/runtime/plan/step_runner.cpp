@@ -267,10 +267,26 @@ std::vector<HostTensor> StepRunner::call_once_watched(const HostCall& call, cons
   return results;
 }
 
+/// Waits for the stream. A condition that falls otherwise than in the trace ends the run before it has written to anything.
+void StepRunner::await_condition(const HostState& state, RunContext& context) const {
+  const TensorOperand& fault = state.tensors.at(0);
+  const auto* at = static_cast<const std::byte*>(context.data[static_cast<size_t>(fault.buffer)]) + fault.offset;
+  bool otherwise = false;
+  cuda::download(&otherwise, at, sizeof(otherwise), context.stream);
+  if (!otherwise) return;
+  drop_faults();      // of what the program would not have come to
+  context.begun = 0;  // all that writes waits for this
+  throw Unsupported("a condition falls otherwise than in the trace");
+}
+
 void StepRunner::call_host(const HostCall& call, const StepPrograms& step, HostState& state,
                            RunContext& context) const {
   if (step.loop != nullptr) {
     run_loop(*step.loop, call, state, context, *host_);
+    return;
+  }
+  if (awaits_condition(call)) {
+    await_condition(state, context);
     return;
   }
   if (step.op == nullptr) {
@@ -398,6 +414,13 @@ void StepRunner::check_faults() const {
     if (code_[k].gpu == nullptr || programs_.plan.kernels[k].fault_sites.empty() || !code_[k].gpu->take_fault(fault))
       continue;
     throw LateIndexFault(programs_.fault_message(k, fault));
+  }
+}
+
+void StepRunner::drop_faults() const {
+  KernelFault fault{};
+  for (const KernelCode& code : code_) {
+    if (code.gpu != nullptr) static_cast<void>(code.gpu->take_fault(fault));
   }
 }
 

@@ -55,6 +55,8 @@ class StepRunner {
   cuda::Kernel& kernel_of(const KernelLaunch& launch) const { return *code_[static_cast<size_t>(launch.kernel)].gpu; }
   /// Throws for bounds checks that failed in earlier runs: a run does not wait for its kernels.
   void check_faults() const;
+  /// Forgets what kernels have reported.
+  void drop_faults() const;
 
  private:
   void launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const;
@@ -62,6 +64,7 @@ class StepRunner {
   void fill_tensors(const HostCall& call, bool keeps, HostState& state, const RunContext& context) const;
   std::vector<HostTensor> call_once_watched(const HostCall& call, const StepPrograms& step, HostState& state) const;
   void call_host(const HostCall& call, const StepPrograms& step, HostState& state, RunContext& context) const;
+  void await_condition(const HostState& state, RunContext& context) const;
   HostTensor lasting(const TensorOperand& operand, const RunContext& context) const;
   void check_own_memory(const HostCall& call, const HostState& state, const TensorView& result) const;
   void keep_result(const HostCall& call, bool users, size_t buffer, HostTensor result, RunContext& context) const;
