@@ -26,6 +26,7 @@
 #include "support/hash.h"
 #include "support/log.h"
 #include "support/options.h"
+#include "transforms/host_share.h"
 #include "transforms/pass.h"
 #include "transforms/pipeline.h"
 
@@ -359,11 +360,29 @@ KernelTarget choose_target(const Graph& graph, const CompileOptions& options, Sc
 
 PassOptions passes_of(const Graph& graph, const CompileOptions& options) {
   ScheduleOptions schedule_options = options.schedule;
-  choose_target(graph, options, schedule_options);
+  const std::optional<HostShare> share = take_host_share(graph);
+  choose_target(share ? share->gpu : graph, options, schedule_options);
   return schedule_options.passes;
 }
 
+namespace {
+
+/// The GPU's plan, with the CPU's behind it.
+CompileResult compile_shares(const HostShare& share, const CompileOptions& options) {
+  CompileResult result = compile_graph(share.gpu, options);
+  const CompileResult host = compile_graph(share.cpu, options);
+  if (!host.executable->plan().size_symbols.empty()) throw SeveralDevices("sizes that vary of what the CPU writes to");
+  result.executable->run_behind(host.executable, share.inputs, share.writes);
+  if (options.keep_text) result.lowered_text += "the CPU's, behind it: " + host.lowered_text;
+  result.kernels_compiled += host.kernels_compiled;
+  result.cache_hits += host.cache_hits;
+  return result;
+}
+
+}  // namespace
+
 CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
+  if (const std::optional<HostShare> share = take_host_share(graph)) return compile_shares(*share, options);
   CompileResult result;
   StageClock clock(result.times);
   const auto start = HistoryClock::now();

@@ -135,7 +135,7 @@ void CompiledRunner::read_plan() {
     buffer_types_.push_back(torch_abi::scalar_type(buffer.dtype));
     gpu_outputs_ = gpu_outputs_ || buffer.device.kind == DeviceKind::kCuda;
   }
-  mutates_ = !plan.input_writes.empty();
+  mutates_ = !executable_->input_writes().empty();
   for (const PlanStep& step : plan.steps) ++(std::holds_alternative<KernelLaunch>(step) ? kernels_ : host_calls_);
 }
 
@@ -158,7 +158,7 @@ bool CompiledRunner::import_input(size_t i, PyObject* tensor, const TorchApi& ap
 
 std::vector<int> CompiledRunner::written_slots() const {
   std::vector<int> slots;
-  for (const InputWrite& write : executable_->plan().input_writes) {
+  for (const InputWrite& write : executable_->input_writes()) {
     slots.push_back(inputs_[static_cast<size_t>(write.input_index)].slot);
   }
   return slots;
@@ -401,7 +401,9 @@ bool CompiledRunner::allocate(Frame& frame) const {
 namespace {
 
 /// Whether memory that the plan writes to overlaps that of another input.
-bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
+bool overlapping(const std::vector<InputRef>& inputs, const Executable& executable) {
+  const Plan& plan = executable.plan();
+  const std::vector<InputWrite>& writes = executable.input_writes();
   struct Range : MemoryExtent {
     bool written;
   };
@@ -409,7 +411,7 @@ bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto extent = extent_of(inputs[i], dtype_size(plan.inputs[i].type.dtype));
     if (!extent) continue;
-    const bool written = std::any_of(plan.input_writes.begin(), plan.input_writes.end(),
+    const bool written = std::any_of(writes.begin(), writes.end(),
                                      [i](const auto& write) { return static_cast<size_t>(write.input_index) == i; });
     ranges.push_back({*extent, written});
   }
@@ -427,7 +429,7 @@ bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
 
 bool CompiledRunner::writes_beside(const std::vector<Ref>& env, PyObject* operand) const {
   const std::optional<int64_t> memory = storage_address(operand);
-  return std::ranges::any_of(executable_->plan().input_writes, [&](const auto& write) {
+  return std::ranges::any_of(executable_->input_writes(), [&](const auto& write) {
     return storage_address(input(env, static_cast<size_t>(write.input_index))) == memory;
   });
 }
@@ -469,7 +471,7 @@ CompiledRunner::Tried CompiledRunner::try_run(std::vector<Ref>& env, TorchApi& a
   std::unique_ptr<Frame> frame = take_frame();
   try {
     if (!import_all(env, api, *frame)) return Tried::kRefused;
-    if (mutates_ && overlapping(frame->inputs, executable_->plan())) {
+    if (mutates_ && overlapping(frame->inputs, *executable_)) {
       problem_ = "inputs overlap in memory and one of them is written";
       frames_.push_back(std::move(frame));
       return Tried::kRefused;
@@ -580,7 +582,7 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
 /// Those that the plan has let go of are nobody's.
 bool CompiledRunner::count_writes(const std::vector<Ref>& env) const {
   const TorchNative& native = TorchNative::get();
-  for (const InputWrite& write : executable_->plan().input_writes) {
+  for (const InputWrite& write : executable_->input_writes()) {
     PyObject* tensor = input(env, static_cast<size_t>(write.input_index));
     for (int i = 0; tensor != nullptr && i < write.times; ++i) {
       if (!native.count_write(tensor)) return false;

@@ -54,7 +54,11 @@ struct Executable::Impl {
   std::unique_ptr<CudaGraphs> graphs;  // on a GPU
   mutable ContextPool contexts;
   HostOps* host_ops;
+  std::shared_ptr<const Executable> behind;
+  std::vector<size_t> behind_inputs;
+  std::vector<InputWrite> input_writes = programs.plan.input_writes;
 
+  void run_behind(std::span<void* const> inputs) const;
   void run(RunIo& io, std::span<const int64_t> symbols) const;
   void run_steps(RunContext& context, RunIo& io) const;
   void run_on_gpu(RunContext& context, RunIo& io) const;
@@ -190,7 +194,17 @@ void Executable::Impl::take_outputs(RunContext& context, RunIo& io) const {
   context.drop_results();
 }
 
+void Executable::Impl::run_behind(std::span<void* const> inputs) const {
+  std::vector<void*> own;
+  own.reserve(behind_inputs.size());
+  for (const size_t input : behind_inputs) own.push_back(inputs[input]);
+  RunIo io;
+  io.inputs = own;
+  behind->run(io, {});
+}
+
 void Executable::Impl::run(RunIo& io, std::span<const int64_t> symbols) const {
+  const std::span<void* const> given = io.inputs;
   io.wrote = false;
   std::unique_ptr<RunContext> context = contexts.take(symbols);
   if (!context->suits(symbols)) programs.resolve(*context, symbols);
@@ -215,6 +229,9 @@ void Executable::Impl::run(RunIo& io, std::span<const int64_t> symbols) const {
   if (shared) context->arena.leave();
   if (programs.has_host_calls) take_outputs(*context, io);
   contexts.give_back(std::move(context));
+  if (behind == nullptr) return;
+  run_behind(given);
+  io.wrote = true;
 }
 
 Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host, int64_t cuda_graphs,
@@ -224,6 +241,13 @@ Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host, i
 Executable::~Executable() = default;
 
 const Plan& Executable::plan() const { return impl_->programs.plan; }
+void Executable::run_behind(std::shared_ptr<const Executable> other, std::vector<size_t> inputs,
+                            std::vector<InputWrite> writes) {
+  impl_->behind = std::move(other);
+  impl_->behind_inputs = std::move(inputs);
+  impl_->input_writes.insert(impl_->input_writes.end(), writes.begin(), writes.end());
+}
+const std::vector<InputWrite>& Executable::input_writes() const { return impl_->input_writes; }
 int64_t Executable::id() const { return impl_->number; }
 std::string Executable::launches() const {
   return impl_->graphs == nullptr ? std::string() : impl_->graphs->describe();

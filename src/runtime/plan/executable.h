@@ -139,6 +139,11 @@ class Executable {
   Executable& operator=(const Executable&) = delete;
 
   const Plan& plan() const;
+  /// `other`, a plan for the CPU without results, runs at the end of each run: its inputs are these of the plan's, of which it does
+  /// `writes`. Before the first run.
+  void run_behind(std::shared_ptr<const Executable> other, std::vector<size_t> inputs, std::vector<InputWrite> writes);
+  /// Of the plan, and of the one behind it.
+  const std::vector<InputWrite>& input_writes() const;
   /// Number of this executable in this process, by which events of runtime/base/history.h name it.
   int64_t id() const;
   /// How the steps of a plan for a GPU are launched, and why; empty for a CPU's.
