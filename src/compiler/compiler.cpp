@@ -367,15 +367,21 @@ PassOptions passes_of(const Graph& graph, const CompileOptions& options) {
 
 namespace {
 
-/// The GPU's plan, with the CPU's behind it.
+/// The GPU's plan, with the CPU's before and behind it.
 CompileResult compile_shares(const HostShare& share, const CompileOptions& options) {
   CompileResult result = compile_graph(share.gpu, options);
-  const CompileResult host = compile_graph(share.cpu, options);
-  if (!host.executable->plan().size_symbols.empty()) throw SeveralDevices("sizes that vary of what the CPU writes to");
-  result.executable->run_behind(host.executable, share.inputs, share.writes);
-  if (options.keep_text) result.lowered_text += "the CPU's, behind it: " + host.lowered_text;
-  result.kernels_compiled += host.kernels_compiled;
-  result.cache_hits += host.cache_hits;
+  const auto compiled = [&](const HostGraph& host, const char* title) -> HostPlan {
+    if (!host.graph) return {};
+    CompileResult own = compile_graph(*host.graph, options);
+    if (!own.executable->plan().size_symbols.empty()) throw SeveralDevices("sizes that vary of what the CPU computes");
+    if (options.keep_text) result.lowered_text += str_cat(title, own.lowered_text);
+    result.kernels_compiled += own.kernels_compiled;
+    result.cache_hits += own.cache_hits;
+    return {std::move(own.executable), host.inputs};
+  };
+  HostPlan ahead = compiled(share.ahead, "by the CPU, before: ");
+  HostPlan behind = compiled(share.behind, "by the CPU, behind: ");
+  result.executable->set_host_plans(std::move(ahead), std::move(behind), share.writes);
   return result;
 }
 

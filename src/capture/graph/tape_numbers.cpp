@@ -7,6 +7,7 @@
 #include "capture/tape/node_operators.h"
 #include "runtime/host/host.h"
 #include "support/error.h"
+#include "transforms/host_share.h"
 
 namespace tatara::capture {
 
@@ -86,26 +87,28 @@ bool TapeNumbers::take_condition(const TapeNode& node) {
 }
 
 void TapeNumbers::check_conditions() {
-  const Conditions& any = on_cpu_.otherwise >= 0 ? on_cpu_ : on_gpu_;
-  if (any.otherwise < 0) return;
+  if (on_cpu_.otherwise < 0 && on_gpu_.otherwise < 0) return;
   const Graph& graph = c_.made.graph;
-  const auto refuse = [this, &any](const char* why) {
-    UserLocation place = c_.tape->nodes()[any.last].location;
-    place.call = static_cast<int>(any.last);
+  const auto refuse = [this](const Conditions& conditions, const char* why) {
+    UserLocation place = c_.tape->nodes()[conditions.last].location;
+    place.call = static_cast<int>(conditions.last);
     throw Unsupported(why, place);
   };
   bool gpu = false;
   for (size_t v = 0; v < graph.num_values(); ++v) {
     gpu = gpu || graph.type(static_cast<ValueId>(v)).device.kind == DeviceKind::kCuda;
   }
-  if (gpu && on_cpu_.otherwise >= 0) refuse("a condition that the CPU computes, in a graph of a GPU");
+  if (gpu && on_cpu_.otherwise >= 0 && !values_of_host(graph)[static_cast<size_t>(on_cpu_.otherwise)])
+    refuse(on_cpu_, "a condition by what the CPU draws or gets from a GPU, in a graph of a GPU");
   for (size_t n = 0; n < graph.num_nodes(); ++n) {
     const std::string& name = graph.node(static_cast<NodeId>(n)).op->host_name;
     const bool users = name.find("::") != std::string::npos && calls_users_code(name);
     if (users)
-      refuse("a condition beside an operator of a library, which runs once, and only if the program comes to it");
+      refuse(on_cpu_.otherwise >= 0 ? on_cpu_ : on_gpu_,
+             "a condition beside an operator of a library, which runs once, and only if the program comes to it");
   }
-  static_cast<void>(c_.builder.unary(gpu ? "decided_on_host" : "decided", any.otherwise));
+  if (on_cpu_.otherwise >= 0) static_cast<void>(c_.builder.unary("decided", on_cpu_.otherwise));
+  if (on_gpu_.otherwise >= 0) static_cast<void>(c_.builder.unary("decided_on_host", on_gpu_.otherwise));
 }
 
 int TapeNumbers::factor_of(const TapeNode& node) const {

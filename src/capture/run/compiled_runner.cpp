@@ -459,8 +459,7 @@ CompiledRunner::Tried CompiledRunner::after_error(const Error& error) {
   // What the program asks for has come out otherwise, or reads what it would not have read: the tape looks.
   Transaction* const transaction = Transaction::current();
   const std::vector<PlanKernel>& kernels = executable_->plan().kernels;
-  if (executable_->plan().decides() && !let_go_ && transaction != nullptr && transaction->can_undo())
-    return Tried::kBroken;
+  if (executable_->decides() && !let_go_ && transaction != nullptr && transaction->can_undo()) return Tried::kBroken;
   const bool words_it =
       std::none_of(kernels.begin(), kernels.end(), [](const PlanKernel& k) { return k.fails_as_host(); });
   // The program's own error is the same as the tape's.

@@ -102,10 +102,6 @@ Ref NumberTracing::decide_number(const char* name, PyObject* a, PyObject* b) {
   if (op < 0 || !t.symbols.may_decide() || !values().may_ask()) return {};
   const Ref zero = Ref::steal(PyFloat_FromDouble(0));
   if (truth) b = zero.get();
-  const auto on_cpu = [](const TapeSlot& slot) {
-    return slot.number || !slot.device || text_of(attr_or_null(slot.device.get(), "type").get()) == "cpu";
-  };
-  if (!std::all_of(t.tape.slots().begin(), t.tape.slots().end(), on_cpu)) return {};  // kernels of a GPU tell too late
   Ref values_now[2], operands[2];
   const PyObject* const both[] = {a, b};
   for (size_t i = 0; i < 2; ++i) {

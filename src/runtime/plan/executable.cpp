@@ -54,11 +54,10 @@ struct Executable::Impl {
   std::unique_ptr<CudaGraphs> graphs;  // on a GPU
   mutable ContextPool contexts;
   HostOps* host_ops;
-  std::shared_ptr<const Executable> behind;
-  std::vector<size_t> behind_inputs;
+  HostPlan ahead, behind;
   std::vector<InputWrite> input_writes = programs.plan.input_writes;
+  bool decides = programs.plan.decides();
 
-  void run_behind(std::span<void* const> inputs) const;
   void run(RunIo& io, std::span<const int64_t> symbols) const;
   void run_steps(RunContext& context, RunIo& io) const;
   void run_on_gpu(RunContext& context, RunIo& io) const;
@@ -194,18 +193,29 @@ void Executable::Impl::take_outputs(RunContext& context, RunIo& io) const {
   context.drop_results();
 }
 
-void Executable::Impl::run_behind(std::span<void* const> inputs) const {
+namespace {
+
+/// With the inputs of the plan beside it. What it gives nobody wants.
+void run_host_plan(const HostPlan& plan, std::span<void* const> inputs) {
+  if (plan.executable == nullptr) return;
   std::vector<void*> own;
-  own.reserve(behind_inputs.size());
-  for (const size_t input : behind_inputs) own.push_back(inputs[input]);
+  own.reserve(plan.inputs.size());
+  for (const size_t input : plan.inputs) own.push_back(inputs[input]);
+  std::vector<double> numbers(plan.executable->output_buffers().size());
+  std::vector<void*> outputs;
+  for (double& number : numbers) outputs.push_back(&number);
   RunIo io;
   io.inputs = own;
-  behind->run(io, {});
+  io.output_buffers = outputs;
+  plan.executable->run(io, {});
 }
+
+}  // namespace
 
 void Executable::Impl::run(RunIo& io, std::span<const int64_t> symbols) const {
   const std::span<void* const> given = io.inputs;
   io.wrote = false;
+  run_host_plan(ahead, given);
   std::unique_ptr<RunContext> context = contexts.take(symbols);
   if (!context->suits(symbols)) programs.resolve(*context, symbols);
   for (const auto& [buffer, input] : programs.from_inputs) context->data[buffer] = io.inputs[input];
@@ -229,9 +239,8 @@ void Executable::Impl::run(RunIo& io, std::span<const int64_t> symbols) const {
   if (shared) context->arena.leave();
   if (programs.has_host_calls) take_outputs(*context, io);
   contexts.give_back(std::move(context));
-  if (behind == nullptr) return;
-  run_behind(given);
-  io.wrote = true;
+  run_host_plan(behind, given);
+  io.wrote = !input_writes.empty();
 }
 
 Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host, int64_t cuda_graphs,
@@ -241,12 +250,13 @@ Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host, i
 Executable::~Executable() = default;
 
 const Plan& Executable::plan() const { return impl_->programs.plan; }
-void Executable::run_behind(std::shared_ptr<const Executable> other, std::vector<size_t> inputs,
-                            std::vector<InputWrite> writes) {
-  impl_->behind = std::move(other);
-  impl_->behind_inputs = std::move(inputs);
+void Executable::set_host_plans(HostPlan ahead, HostPlan behind, std::vector<InputWrite> writes) {
+  impl_->decides = impl_->decides || ahead.executable != nullptr;
+  impl_->ahead = std::move(ahead);
+  impl_->behind = std::move(behind);
   impl_->input_writes.insert(impl_->input_writes.end(), writes.begin(), writes.end());
 }
+bool Executable::decides() const { return impl_->decides; }
 const std::vector<InputWrite>& Executable::input_writes() const { return impl_->input_writes; }
 int64_t Executable::id() const { return impl_->number; }
 std::string Executable::launches() const {

@@ -127,6 +127,14 @@ int64_t scratch_bytes();
 /// Gives the system back what no run is using of it.
 void release_scratch();
 
+class Executable;
+
+/// A plan for the CPU beside one for a GPU: its inputs are some of the other's.
+struct HostPlan {
+  std::shared_ptr<const Executable> executable;  // null: there is none
+  std::vector<size_t> inputs;
+};
+
 /// Immutable; runs from several threads at once (each run takes a context with an arena from a small pool).
 class Executable {
  public:
@@ -139,9 +147,10 @@ class Executable {
   Executable& operator=(const Executable&) = delete;
 
   const Plan& plan() const;
-  /// `other`, a plan for the CPU without results, runs at the end of each run: its inputs are these of the plan's, of which it does
-  /// `writes`. Before the first run.
-  void run_behind(std::shared_ptr<const Executable> other, std::vector<size_t> inputs, std::vector<InputWrite> writes);
+  /// Plans for the CPU that each run begins and ends with; the second does these writes to inputs. Before the first run.
+  void set_host_plans(HostPlan ahead, HostPlan behind, std::vector<InputWrite> writes);
+  /// Whether it looks at conditions that the program has asked for, or a plan before it does.
+  bool decides() const;
   /// Of the plan, and of the one behind it.
   const std::vector<InputWrite>& input_writes() const;
   /// Number of this executable in this process, by which events of runtime/base/history.h name it.
