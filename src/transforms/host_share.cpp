@@ -10,7 +10,7 @@
 namespace tatara {
 namespace {
 
-bool is_on(const Graph& graph, ValueId v, DeviceKind kind) { return graph.type(v).device.kind == kind; }
+bool lies_on(const Graph& graph, ValueId v, DeviceKind kind) { return graph.type(v).device.kind == kind; }
 
 /// `taken`: results of what the CPU does.
 Graph without_dead_nodes(const Graph& graph, const std::vector<ValueId>& taken) {
@@ -73,24 +73,25 @@ HostGraph host_graph(const Graph& graph, const std::vector<ValueId>& values, con
 
 std::vector<bool> values_of_host(const Graph& graph) {
   std::vector<bool> host(graph.num_values(), false);
-  for (const ValueId v : graph.inputs()) host[static_cast<size_t>(v)] = is_on(graph, v, DeviceKind::kCpu);
+  for (const ValueId v : graph.inputs()) host[static_cast<size_t>(v)] = lies_on(graph, v, DeviceKind::kCpu);
   for (const Node& node : graph.nodes()) {
     bool all = !node.op->draws() && !node.op->traits.varies;
     for_each_operand(node, [&](ValueId v) { all = all && host[static_cast<size_t>(v)]; });
-    for (const ValueId v : node.outputs) host[static_cast<size_t>(v)] = all && is_on(graph, v, DeviceKind::kCpu);
+    for (const ValueId v : node.outputs) host[static_cast<size_t>(v)] = all && lies_on(graph, v, DeviceKind::kCpu);
   }
   return host;
 }
 
 std::optional<HostShare> take_host_share(const Graph& graph) {
   bool gpu = false;
-  for (size_t v = 0; v < graph.num_values(); ++v) gpu = gpu || is_on(graph, static_cast<ValueId>(v), DeviceKind::kCuda);
+  for (size_t v = 0; v < graph.num_values(); ++v)
+    gpu = gpu || lies_on(graph, static_cast<ValueId>(v), DeviceKind::kCuda);
   if (!gpu) return std::nullopt;
   const std::vector<bool> host = values_of_host(graph);
   HostShare share{graph, {}, {}, {}};
   std::vector<InputWrite> others;
   for (const InputWrite& write : graph.input_writes()) {
-    const bool to_host = is_on(graph, graph.inputs()[static_cast<size_t>(write.input_index)], DeviceKind::kCpu);
+    const bool to_host = lies_on(graph, graph.inputs()[static_cast<size_t>(write.input_index)], DeviceKind::kCpu);
     (to_host && host[static_cast<size_t>(write.value)] ? share.writes : others).push_back(write);
   }
   std::vector<ValueId> decided;

@@ -314,6 +314,9 @@ Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   }
   if ((outcome == Outcome::kTape || outcome == Outcome::kRefused) && transaction.undo()) {
     forget_error();
+    const auto& made = tape->made_symbols();
+    if (std::any_of(made.begin(), made.end(), [](const Tape::MadeSymbol& symbol) { return symbol.condition; }))
+      transaction.copy_all();
     if (clear_gradients(env) && tape->run(env, api) && tape->set_classes(env, api)) return Ran::kDone;
   }
   if (PyErr_Occurred() == nullptr) {

@@ -212,7 +212,7 @@ bool Transaction::keep_bytes(PyObject* owner, Ref metadata, void* data, size_t b
     bytes = 0;
   }
   kept_bytes_ += bytes;
-  if (kept_bytes_ > most_bytes_) {
+  if (kept_bytes_ > most_bytes_ && !copies_) {
     lose("it writes to big tensors from outside of it");
     return false;
   }
@@ -248,7 +248,7 @@ void Transaction::keep_tensor(PyObject* tensor, const TorchApi& api) {
   TensorRef ref;
   constexpr int32_t kCpu = 1;
   if (!api.view(tensor, ref)) return lose("it writes to a tensor of a kind of its own");
-  if (ref.device_type != kCpu) return lose("it writes to a tensor on a GPU");
+  if (ref.device_type != kCpu && !copies_) return lose("it writes to a tensor on a GPU");
   const auto [first, last] = span_of(ref.sizes, ref.strides, ref.rank, ref.bits / 8);
   char* const begin = static_cast<char*>(ref.data) + first;
   const char* const end = static_cast<char*>(ref.data) + last;
@@ -256,6 +256,16 @@ void Transaction::keep_tensor(PyObject* tensor, const TorchApi& api) {
                                   [&](const Range& range) { return begin < range.end && range.begin < end; });
   if (!shared) return;
   if (api.grad_enabled() && gets_new_history(tensor)) return lose("it writes to a tensor with a history");
+  if (ref.device_type != kCpu) {
+    const bool known = std::any_of(copied_.begin(), copied_.end(),
+                                   [&](const Range& range) { return range.begin == begin && range.end == end; });
+    copied_.push_back({begin, end});
+    if (!known && !keep_copy(tensor)) {
+      forget_error();
+      lose("it writes to a tensor on a GPU that cannot be copied");
+    }
+    return;
+  }
   Ref metadata = metadata_of(tensor);
   if (!metadata) return lose("it writes to a tensor of a kind of its own");
   static_cast<void>(keep_bytes(tensor, std::move(metadata), begin, static_cast<size_t>(end - begin)));

@@ -52,6 +52,9 @@ class Transaction {
   void keep_numpy_generator(PyObject* generator);
   /// Before a tape runs: the same, and where its inputs lie (`env`: of all slots).
   void begin_tape(const Tape& tape, const std::vector<Ref>& env, const TorchApi& api);
+  /// From now on what is written to is copied however big it is, on a GPU as well: a run that looks which of the conditions falls
+  /// otherwise ends there, behind writes of the program.
+  void copy_all() { copies_ = true; }
   /// Before a plan writes to `bytes` of a CPU tensor (or array), from its first element on.
   void keep_memory(PyObject* tensor, void* data, size_t bytes);
   /// Before anything else writes to a tensor: a copy, however big it is. False with a Python error set.
@@ -108,6 +111,8 @@ class Transaction {
   size_t marked_ = 0;  // changes from here on may be taken back by themselves
   std::vector<Change> changes_;
   std::vector<Range> older_;  // memory of tapes' inputs
+  bool copies_ = false;
+  std::vector<Range> copied_;  // on GPUs
   Transaction* around_ = nullptr;
   const char* lost_ = nullptr;  // why what happened cannot be taken back
 };
