@@ -174,8 +174,9 @@ void NodeSource::swap_operands() {
 
 ArgKind NodeSource::kind(size_t item) const {
   const int slot = slot_of(items_[item]);
-  const bool number = slot >= 0 && tape_ != nullptr && tape_->slots()[static_cast<size_t>(slot)].number;
-  if (number && tape_->slots()[static_cast<size_t>(slot)].generator) return ArgKind::kGenerator;
+  const TapeSlot* const info = slot >= 0 && tape_ != nullptr ? &tape_->slots()[static_cast<size_t>(slot)] : nullptr;
+  if (info != nullptr && info->generator) return ArgKind::kGenerator;
+  const bool number = info != nullptr && info->number;
   return number ? ArgKind::kVarying : kind_of(items_[item]);
 }
 

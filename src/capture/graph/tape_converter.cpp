@@ -450,6 +450,7 @@ std::vector<TapeConverter::TensorRef> TapeConverter::opaque_results(const TapeNo
     NodeSource source(node, c_.refs, c_.builder.ctx());
     args = bind_args(c_.builder.ctx(), op->schema, source);
   }
+  if (!args && is_same_in_each_call(node)) return {constant(node)};
   if (!args) throw Unsupported("no operator for torch's " + node.name);
   const std::vector<TensorType> types = host_types(node);
   if (!registered) return c_.fz.host_call(*op, std::move(*args), types);

@@ -64,6 +64,8 @@ enum class SpecialCall : uint8_t {
   kAsksMode,        ///< handle_torch_function, of functions in Python
   kMakeSubclass,    ///< Tensor._make_subclass, which makes parameters
   kGeneratorState,  ///< torch.get_rng_state, set_rng_state and manual_seed
+  kOtherWords,      ///< what a function of the package says in other words, for some operands
+  kOfGenerator,     ///< methods of torch.Generator that read or set its state
 };
 
 /// What a function in C does, as far as a trace is concerned.

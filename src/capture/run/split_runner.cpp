@@ -331,10 +331,12 @@ class TapeSplitter {
   void split(size_t first, size_t last) {
     for (size_t n = first; n < last; ++n) {
       if (why_[n].empty()) continue;
-      if (is_numpy_operation(tape_.nodes()[n])) {
+      // A number that data decide is filled in by the tape's own run.
+      const auto of_numpy = [&](size_t m) { return is_numpy_operation(tape_.nodes()[m]) && why_[m] != kDataDecide; };
+      if (of_numpy(n)) {
         compile(first, n);
         size_t end = n;
-        while (end < last && is_numpy_operation(tape_.nodes()[end])) ++end;
+        while (end < last && of_numpy(end)) ++end;
         numpy(n, end);
         first = end;
         n = end - 1;

@@ -194,6 +194,22 @@ bool varies(const TapeNode& node) {
                      [&](std::string_view part) { return node.name.find(part) != std::string::npos; });
 }
 
+bool is_same_in_each_call(const TapeNode& node) {
+  if (!known_torch(node.name).is(kFactory) || node.level != 0 || node.mutates || node.outputs.size() != 1 ||
+      node.has_generator() || varies(node))
+    return false;
+  bool same = true;
+  for (PyObject* const given : {node.args.get(), node.kwargs.get()}) {
+    if (given == nullptr) continue;
+    map_structure(given, [&same](PyObject* o) {
+      same = same && slot_of(o) < 0 && !is_size_ref(o);
+      return Ref::borrow(o);
+    });
+  }
+  PyObject* const leaf = node.kwargs ? PyDict_GetItemString(node.kwargs.get(), "requires_grad") : nullptr;
+  return same && (leaf == nullptr || leaf == Py_False);
+}
+
 const char* factor_argument(std::string_view name, PyObject* args) {
   if (name.ends_with('_')) name.remove_suffix(1);
   const OpDef* op = OpRegistry::global().find(name);

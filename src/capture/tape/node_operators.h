@@ -29,6 +29,8 @@ bool says_no_view(const TapeNode& node);
 
 /// Whether results differ from call to call: random numbers, or what was in memory before.
 bool varies(const TapeNode& node);
+/// Whether the call, which the registry lacks, makes a tensor of plain numbers alone, such as a window.
+bool is_same_in_each_call(const TapeNode& node);
 
 /// Whether it makes a tensor of nothing and draws no random numbers for that.
 bool makes_without_draws(const TapeNode& node);

@@ -186,6 +186,7 @@ void Transaction::keep_generator(PyObject* generator) {
 
 void Transaction::keep_numpy_generator(PyObject* generator) {
   if (!can_undo()) return;
+  if (is_random_generator(generator)) return keep_generator(generator);
   const ErrorAside aside;
   // A Generator has no state beside its bit generator's, a RandomState has.
   const Ref bits = attr_or_null(generator, "bit_generator");

@@ -90,10 +90,17 @@ std::vector<int64_t> GradientTracing::gradient_place(const EngineCall& call, siz
   TensorMeta meta;
   if (!call.accumulate) return layout.strides;
   if (variable >= call.leaves) return packed_strides(layout.sizes);
-  if (api_.read_meta(call.tensors[variable], meta) && meta.strides.size() == layout.strides.size()) {
-    return gradient_strides(meta, layout.strides);
+  PyObject* const leaf = call.tensors[variable];
+  if (!api_.read_meta(leaf, meta)) {  // one that the trace makes
+    const ErrorAside aside;
+    const Ref strides = Ref::steal(PyObject_CallMethod(leaf, "stride", nullptr));
+    for (Py_ssize_t d = 0; strides && d < PyTuple_GET_SIZE(strides.get()); ++d) {
+      meta.strides.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(strides.get(), d)));
+    }
+    meta.sizes = layout.sizes;
+    forget_error();
   }
-  return layout.strides;
+  return meta.strides.size() == layout.strides.size() ? gradient_strides(meta, layout.strides) : layout.strides;
 }
 
 }  // namespace tatara::capture

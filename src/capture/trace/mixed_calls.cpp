@@ -26,9 +26,15 @@ bool is_cython_function(PyObject* o) {
   return std::string_view(Py_TYPE(o)->tp_name).ends_with("cython_function_or_method");
 }
 
-/// One of np.random's classes: what draws random numbers, or gives the bits for that.
+/// One of np.random's classes, or torch.Generator: what draws random numbers, or gives the bits for that.
 bool is_random_class(PyObject* o) {
-  return PyType_Check(o) && std::string_view(reinterpret_cast<PyTypeObject*>(o)->tp_name).starts_with("numpy.random.");
+  if (!PyType_Check(o)) return false;
+  const std::string_view name = reinterpret_cast<PyTypeObject*>(o)->tp_name;
+  return name.starts_with("numpy.random.") || name == "torch._C.Generator";
+}
+
+bool is_torch_generator_class(PyObject* type) {
+  return std::string_view(reinterpret_cast<PyTypeObject*>(type)->tp_name) == "torch._C.Generator";
 }
 
 bool is_random_object(PyObject* o) { return is_random_class(reinterpret_cast<PyObject*>(Py_TYPE(o))); }
@@ -127,7 +133,8 @@ Ref NumpyTracing::cross_to_tape(PyObject* value, std::string& problem) {
   return map_structure(value, [&](PyObject* o) -> Ref {
     int slot = -2;
     if (is_random_object(o)) {
-      slot = trace_->tape.find(o) >= 0 ? trace_->tape.find(o) : -2;
+      slot = is_random_generator(o) ? generator_slot(*trace_, o) : trace_->tape.find(o);
+      if (slot < 0) slot = -2;
     } else if (numpy_value(o)) {
       slot = api_.is_plain_numpy(o) ? numpy_slot(o) : -1;
     } else if (api_.is_torch_tensor(o)) {
@@ -153,7 +160,8 @@ void NumpyTracing::cross_take(PyObject* result, TapeNode& node, std::string& pro
   }
   if (is_random_object(result)) {
     TapeSlot slot;
-    slot.object = Ref::borrow(result);
+    slot.object = slot.meta = Ref::borrow(result);
+    slot.generator = is_random_generator(result);
     node.outputs.push_back(trace_->tape.add_value(std::move(slot)));
     return;
   }
@@ -168,6 +176,23 @@ void NumpyTracing::cross_take(PyObject* result, TapeNode& node, std::string& pro
   node.outputs.push_back(slot);
 }
 
+/// A call that reads or sets the state of a torch.Generator. not_handled(): it is none.
+PyObject* NumpyTracing::torch_generator_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
+  const bool bound = PyCFunction_Check(callable) != 0;
+  const bool method = Py_TYPE(callable) == &PyMethodDescr_Type && PyTuple_GET_SIZE(args) > 0;
+  PyObject* const source = bound ? PyCFunction_GET_SELF(callable) : method ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  if (source == nullptr || !is_random_generator(source) || !may_mix()) return not_handled();
+  const std::string name = name_of(callable);
+  Ref all = Ref::borrow(args), func = Ref::borrow(callable);
+  if (bound) {
+    const Bypass bypass(bypass_);
+    func = attr(reinterpret_cast<PyObject*>(Py_TYPE(source)), name.c_str());
+    const Ref head = Ref::steal(PyTuple_Pack(1, source));
+    all = Ref::steal(PySequence_Concat(head.get(), args));
+  }
+  return cross({func, all, Ref::borrow(kwargs), kRandomCalls + name, false});
+}
+
 /// A call that draws random numbers by NumPy, or makes or seeds what does. not_handled(): it is none.
 PyObject* NumpyTracing::random_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
   Ref func, all = Ref::borrow(args);
@@ -180,6 +205,10 @@ PyObject* NumpyTracing::random_call(PyObject* callable, PyObject* args, PyObject
   }
   if (is_random_class(callable) && may_mix()) {
     return cross({Ref::borrow(callable), all, Ref::borrow(kwargs), name_of(callable), false});
+  }
+  // As an object of the trace it would go on from call to call.
+  if (is_random_class(callable) && is_torch_generator_class(callable)) {
+    return graph_break("a torch.Generator is made where a graph cannot make one") ? not_handled() : nullptr;
   }
   if (!func || !is_cython_function(func.get()) || !may_mix()) return not_handled();
   const std::string name = name_of(func.get());
@@ -203,6 +232,7 @@ bool NumpyTracing::knows_source(PyObject* source) const {
   const Trace& t = *trace_;
   if (t.tape.find(source) >= 0 || t.index_of(source) >= 0 || t.object_guards.seen_objects().contains(source))
     return true;
+  if (is_random_generator(source)) return attr_or_null(api_.torch.get(), "default_generator").get() == source;
   const Ref module = Ref::steal(PyImport_ImportModule("numpy.random.mtrand"));
   return attr_or_null(module.get(), "_rand").get() == source;
 }
@@ -231,6 +261,13 @@ bool NumpyTracing::of_varying_size(const TapeNode& node) const {
   for_each_slot(node.args.get(), look);
   if (node.kwargs) for_each_slot(node.kwargs.get(), look);
   return found;
+}
+
+/// Whether the program is one of tensors: its tape has calls of torch's, or is about to.
+bool NumpyTracing::among_tensors() const {
+  const Trace& t = *trace_;
+  return (!t.tape.nodes().empty() && !is_numpy_tape(t.tape)) ||
+         std::any_of(t.objects.begin(), t.objects.end(), [this](PyObject* o) { return api_.is_torch_tensor(o); });
 }
 
 /// A call with tensors among its operands or results, which runs as it stands in later calls as well.
@@ -269,14 +306,18 @@ PyObject* NumpyTracing::cross(NumpyCall call) {
     return nullptr;
   }
   if (call.mutates) vary_written(node);
+  const bool of_torch = draws && is_random_generator(source), among = of_torch || (draws && among_tensors());
+  const std::optional<Expr> made = among ? values().made_number(node, result.get()) : std::nullopt;
   if (draws && PyFloat_CheckExact(result.get()) && api_.present()) {
     node.func = std::move(call.func);
     node.name = std::move(call.name);
     const Ref number = numbers().record_number(std::move(node), result.get());
     return number ? Py_NewRef(number.get()) : result.release();
   }
-  const bool nothing = result.get() == Py_None && (call.mutates || call.name == std::string(kRandomCalls) + "seed");
-  if (!nothing) cross_take(result.get(), node, problem);
+  // A torch.Generator gives itself.
+  const bool nothing = (result.get() == Py_None && (call.mutates || call.name == std::string(kRandomCalls) + "seed")) ||
+                       (draws && result.get() == source);
+  if (!nothing && !made) cross_take(result.get(), node, problem);
   if (!problem.empty()) {
     t.mutated = t.mutated || call.mutates;
     return graph_break(call.name + ": " + problem) ? result.release() : nullptr;
@@ -285,10 +326,11 @@ PyObject* NumpyTracing::cross(NumpyCall call) {
   node.name = std::move(call.name);
   node.mutates = call.mutates;
   const Ref errstate = api_.numpy->errstate();
-  node.kind = NumpyOperation{errstate.get() != t.state.errstate.get() ? errstate : Ref(), true, has_tensor(node)};
+  node.kind = NumpyOperation{errstate.get() != t.state.errstate.get() ? errstate : Ref(), true,
+                             made || has_tensor(node) || of_torch};
   node.location = user_location();
   t.tape.add_node(std::move(node));
-  return result.release();
+  return made ? t.symbols.make(*made).release() : result.release();
 }
 
 bool NumpyTracing::holds_tensor(PyObject* args, PyObject* kwargs) const {

@@ -62,6 +62,7 @@ class NumpyTracing final : public TraceFeature {
   bool is_read(PyObject* result) const {
     return reader_depth_ != 0 && context_.frames.size() == reader_depth_ && numpy_inside(result);
   }
+  PyObject* torch_generator_call(PyObject* callable, PyObject* args, PyObject* kwargs);
 
  private:
   struct NumpyCall {
@@ -105,6 +106,7 @@ class NumpyTracing final : public TraceFeature {
 
   // Between arrays and tensors (mixed_calls.cpp).
   bool is_mixed() const;
+  bool among_tensors() const;
   std::string catch_up();
   int constant_slot(PyObject* array, TapeSlot slot);
   int tensor_slot(PyObject* tensor, bool result);

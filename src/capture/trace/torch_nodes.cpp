@@ -153,7 +153,7 @@ PyObject* TorchTracing::generator_state(const TracedCall& call) {
   if (static_cast<size_t>(call.nargs()) != wanted.size()) return not_handled();
   const bool seeds = !wanted.empty() && wanted[0].type == ArgType::kInt;
   for (PyObject* const given : call.operands()) {
-    const bool fits = seeds ? PyLong_CheckExact(given) && fits_int64(given)
+    const bool fits = seeds ? is_symbolic_int(given) || (PyLong_CheckExact(given) && fits_int64(given))
                             : api_.is_torch_tensor(given) && api_.is_plain_tensor(given);
     if (!fits) return not_handled();
   }

@@ -112,6 +112,18 @@ bool takes_empty_result(PyObject* kwargs, const Tape& tape) {
 
 }  // namespace
 
+int generator_slot(Trace& trace, PyObject* generator) {
+  if (const int made = trace.tape.find(generator); made >= 0) return made;
+  const int index = trace.index_of(generator);
+  const auto& others = trace.guard.generators;
+  if (index < 0 || std::find(others.begin(), others.end(), static_cast<size_t>(index)) == others.end()) return -1;
+  TapeSlot slot;
+  slot.object = slot.meta = Ref::borrow(generator);
+  slot.input = slot.number = slot.generator = true;
+  slot.guard_index = index;
+  return trace.tape.add_value(std::move(slot));
+}
+
 /// An operand as the tape has it.
 Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
   Trace& t = *trace_;
@@ -137,16 +149,8 @@ Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
     if (is_derived_int(o)) return plain_number(o);
     if (PyTuple_Check(o) && holds_symbolic_number(o)) return sizes_on_tape(o, t.symbols);
     if (is_random_generator(o)) {
-      const int index = t.index_of(o);
-      const auto& others = t.guard.generators;
-      if (index < 0 || std::find(others.begin(), others.end(), static_cast<size_t>(index)) == others.end())
-        return Ref::borrow(o);
-      if (const int known = t.tape.find(o); known >= 0) return make_slot_ref(known);
-      TapeSlot slot;
-      slot.object = slot.meta = Ref::borrow(o);
-      slot.input = slot.number = slot.generator = true;
-      slot.guard_index = index;
-      return make_slot_ref(t.tape.add_value(std::move(slot)));
+      const int slot = generator_slot(t, o);
+      return slot < 0 ? Ref::borrow(o) : make_slot_ref(slot);
     }
     if (Py_TYPE(o) == api_.device_type && !call.device) call.device = Ref::borrow(o);
     if (api_.is_numpy(o)) call.problem = "a NumPy array in a torch call";

@@ -30,6 +30,7 @@ class TorchTracing final : public TraceFeature {
   PyObject* update_scaler(const TracedCall& call);
   PyObject* stand_in(const Frame& f, const TracedCall& call);
   PyObject* stand_in_of_object(const TracedCall& call);
+  PyObject* other_words(const Frame& f, const TracedCall& call);
   PyObject* scaled_step(const TracedCall& call);
   /// Tensor._make_subclass of a parameter: what detach() gives, as a leaf and of that class. not_handled(): of anything else.
   /// A function in Python under a default device, which torch would take off meanwhile: asked by ours alone.

@@ -76,6 +76,36 @@ PyObject* TorchTracing::stand_in_of_object(const TracedCall& call) {
   return PyObject_Vectorcall(ours.get(), all.data(), static_cast<size_t>(call.nargs() + 1), call.kwnames);
 }
 
+/// torch.einsum of one operand is a view, where it sums nothing: one of several is an operator.
+static bool is_einsum_of_one(const TracedCall& call) {
+  PyObject* const operands = call.nargs() > 1 ? call.args[1] : nullptr;
+  return operands != nullptr && (PyTuple_Check(operands) || PyList_Check(operands)) &&
+         PySequence_Fast_GET_SIZE(operands) == 1 && PyUnicode_Check(call.args[0]);
+}
+
+/// Our function in place of the host's; of a method, with the tensor as the first argument.
+PyObject* TorchTracing::other_words(const Frame& f, const TracedCall& call) {
+  const std::string name = name_of(call.callable);
+  const bool einsum = name == package_entry(PackageFunction::kEinsum).name;
+  if (einsum && !is_einsum_of_one(call)) return not_handled();
+  if (text_of(f.code()->co_filename).ends_with(package_file(package_entry(PackageFunction::kEinsum).module)))
+    return not_handled();
+  std::vector<PyObject*> all;
+  if (!einsum && PyCFunction_Check(call.callable)) all.push_back(PyCFunction_GET_SELF(call.callable));
+  all.insert(all.end(), call.args, call.args + call.nargs() + call.keywords());
+  const size_t count = all.size() - static_cast<size_t>(call.keywords());
+  if (!einsum && (count == 0 || all[0] == nullptr || !api_.is_torch_tensor(all[0]))) return not_handled();
+  Ref ours;
+  {
+    const Bypass bypass(bypass_);
+    ours =
+        package_function(einsum                                                       ? PackageFunction::kEinsum
+                         : name == package_entry(PackageFunction::kFillDiagonal).name ? PackageFunction::kFillDiagonal
+                                                                                      : PackageFunction::kNewTensor);
+  }
+  return ours ? PyObject_Vectorcall(ours.get(), all.data(), count, call.kwnames) : nullptr;
+}
+
 /// Our function in place of the host's, but where ours calls the host's itself. With gradients on the host's optimizers say what they say.
 PyObject* TorchTracing::stand_in(const Frame& f, const TracedCall& call) {
   const PackageFunction function = call.known.stand_in;
@@ -129,6 +159,11 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
     case SpecialCall::kScaledStep: return torch().scaled_step(call);
     case SpecialCall::kStandIn: return torch().stand_in(f, call);
     case SpecialCall::kGeneratorState: return torch().generator_state(call);
+    case SpecialCall::kOfGenerator: {
+      const auto [positional, named] = call.packed();
+      return numpy().torch_generator_call(call.callable, positional.get(), call.keywords() > 0 ? named.get() : nullptr);
+    }
+    case SpecialCall::kOtherWords: return torch().other_words(f, call);
     case SpecialCall::kAsksMode: return torch().ask_mode(call);
     case SpecialCall::kMakeSubclass: return torch().make_parameter(call);
     case SpecialCall::kIsCompiling: {
@@ -200,7 +235,8 @@ PyObject* Tracer::call_known(Frame& f, TracedCall call) {
   if (!calls().call_inner(call, operands)) return nullptr;
   if (!tracing()) return not_handled();
   const Py_ssize_t nargs = call.nargs(), keywords = call.keywords();
-  if (call.known.special != SpecialCall::kNone && call.known.special != SpecialCall::kIsCompiling) {
+  const SpecialCall special = call.known.special;
+  if (special != SpecialCall::kNone && special != SpecialCall::kIsCompiling && special != SpecialCall::kOtherWords) {
     turns().changes("a call of its own kind");
   }
   if (PyObject* done = calls().call_float(call); done != not_handled()) return done;

@@ -421,6 +421,18 @@ Ref ValueTracing::numbers_in(const TorchFunction& fn, PyObject* func, PyObject* 
   return result;
 }
 
+std::optional<Expr> ValueTracing::made_number(TapeNode& node, PyObject* value) {
+  Trace& t = *trace_;
+  int beyond = PyLong_CheckExact(value) ? 0 : 1;
+  const int64_t number = beyond != 0 ? 0 : PyLong_AsLongLongAndOverflow(value, &beyond);
+  if (beyond != 0 || number <= -kMostNumber || number >= kMostNumber) return {};
+  const int slot = t.tape.add_made_number(value);
+  const Expr symbol = t.symbols.add_made(number, slot, SymbolSource::kInt, {-kMostNumber, kMostNumber});
+  t.tape.set_symbol(slot, symbol);
+  node.outputs.push_back(slot);
+  return symbol;
+}
+
 void ValueTracing::mark_lists(PyObject* list) {
   if (list == nullptr || !PyList_Check(list)) return;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) mark_lists(PyList_GET_ITEM(list, i));

@@ -30,6 +30,8 @@ class ValueTracing final : public TraceFeature {
   Ref with_numbers(PyObject* func, PyObject* args, PyObject* kwargs);
   /// The whole numbers in a tensor (`item`, `tolist`), or whether it holds (`bool`). Null without an error set, as above.
   Ref numbers_in(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  /// An int that the node gives, another one in each call, as a number that data decide. Nothing: it may not be one.
+  std::optional<Expr> made_number(TapeNode& node, PyObject* value);
   /// Whether values may be asked for in this trace, which it is to go on with.
   bool may_ask() const;
   /// The float in a tensor, in this call. Up to 64 MB that the program has written to are copied for that. Null without an error
