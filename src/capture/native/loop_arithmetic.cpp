@@ -77,15 +77,20 @@ Value LoopOperations::binary(int op, const Value& a, const Value& b) {
   if (!(is_number(a) || is_whole(a)) || !(is_number(b) || is_whole(b))) throw Unsupported("an operator on objects");
   const DType common = joined(a, b);
   const DType dtype = op == NB_TRUE_DIVIDE && is_integral(common) ? DType::kFloat64 : common;
-  if (is_python_int(a) && is_python_int(b) && op != NB_TRUE_DIVIDE) {
+  if (is_loose_int(a) && is_loose_int(b) && op != NB_TRUE_DIVIDE) {
     const IntRange range = is_whole(b) ? std::get<Whole>(b).range : IntRange{INT64_MIN, INT64_MAX};
     const ScalarId x = as_number(a, dtype).id;
-    return Number{python_int(*builder_, op, x, as_number(b, dtype).id, range), dtype, Strength::kWeak};
+    const ScalarId result = python_int(*builder_, op, x, as_number(b, dtype).id, range);
+    if (is_python_int(a) && is_python_int(b)) return Number{result, dtype, Strength::kWeak};
+    return Number{result, dtype, Strength::kEither, -1, {}, joined_tag(a, b, dtype, false)};
   }
   const Number x = as_number(a, dtype);
   const Value result = number_binary(op, x, as_number(b, dtype));
   const auto* either = std::get_if<Number>(&result);
-  if (either == nullptr || either->strength != Strength::kEither || !(is_pair(a) || is_pair(b))) return result;
+  if (either == nullptr || either->strength != Strength::kEither) return result;
+  if (dtype == DType::kFloat64)
+    return Number{either->id, dtype, Strength::kEither, -1, {}, joined_tag(a, b, dtype, op == NB_TRUE_DIVIDE)};
+  if (!(is_pair(a) || is_pair(b))) return result;
   // Whatever the other one is, the result is complex.
   return Number{either->id, dtype, Strength::kWeak};
 }
@@ -166,18 +171,20 @@ Number LoopOperations::as_number(const Value& value, DType dtype) {
   }
   const auto* number = std::get_if<Number>(&value);
   if (number == nullptr) throw Unsupported("a value that is no number");
-  if (!is_python_int(value) || dtype == number->dtype)
-    return {builder_->cast(number->id, dtype), dtype, number->strength};
+  if (!is_loose_int(value) || dtype == number->dtype) {
+    const ScalarId tag = dtype == number->dtype ? number->tag : loops::kNoScalar;
+    return {builder_->cast(number->id, dtype), dtype, number->strength, -1, {}, tag};
+  }
   if (!is_integral(dtype)) {
     // Floats take ints that they have exactly.
     stop_beyond(*builder_, number->id, dtype == DType::kFloat32 || dtype == DType::kComplex64 ? 24 : 52);
-    return {builder_->cast(number->id, dtype), dtype, Strength::kWeak};
+    return {builder_->cast(number->id, dtype), dtype, number->strength};
   }
   if (bits >= 63) throw Unsupported("an int of Python's with an unsigned one");
   const ScalarId narrow = builder_->cast(number->id, dtype);
   const ScalarId again = builder_->cast(narrow, DType::kInt64);
   builder_->stop_if(builder_->emit(ScalarOp::kNe, DType::kBool, {again, number->id}));
-  return {narrow, dtype, Strength::kWeak};
+  return {narrow, dtype, number->strength};
 }
 
 /// An int as an expression: one that is not known stops the kernel where it is beyond 2^40.
@@ -198,7 +205,7 @@ Whole LoopOperations::as_whole(const Value& value) {
 GridRef LoopOperations::as_grid(const Value& value, DType dtype) {
   if (const auto* grid = std::get_if<GridRef>(&value)) return *grid;
   const auto* given = std::get_if<Number>(&value);
-  const Number number = as_number(value, given != nullptr && !is_python_int(value) ? given->dtype : dtype);
+  const Number number = as_number(value, given != nullptr && !is_loose_int(value) ? given->dtype : dtype);
   auto grid = std::make_shared<Grid>();
   grid->dtype = number.dtype;
   grid->at = [id = number.id](const std::vector<Expr>&) { return id; };
@@ -333,11 +340,16 @@ Value LoopOperations::extremum(bool largest, const Value& a, const Value& b) {
     return Whole{ctx.min(x.value, y.value), {std::min(x.range.lo, y.range.lo), std::min(x.range.hi, y.range.hi)}};
   }
   const bool ints = is_python_int(a) && is_python_int(b);
-  if (!ints && (!is_number(a) || !is_number(b))) throw Unsupported("max or min of other values than floats or ints");
+  if (!(is_number(a) || is_whole(a)) || !(is_number(b) || is_whole(b)))
+    throw Unsupported("max or min of other values than floats or ints");
+  const auto kind = [](const Value& v) {
+    const auto* number = std::get_if<Number>(&v);
+    return number != nullptr ? std::pair(number->dtype, number->strength) : std::pair(DType::kInt64, Strength::kWeak);
+  };
+  if (kind(a) != kind(b) || kind(a).second == Strength::kEither) return mixed_extremum(largest, a, b);
   const Number x = ints ? as_number(a, DType::kInt64) : std::get<Number>(a);
   const Number y = ints ? as_number(b, DType::kInt64) : std::get<Number>(b);
-  if (is_complex(x.dtype) || x.dtype != y.dtype || x.strength != y.strength)
-    throw Unsupported("max or min of floats of two types");
+  if (is_complex(x.dtype)) throw Unsupported("an order of complex numbers");
   const ScalarId better = builder_->emit(largest ? ScalarOp::kGt : ScalarOp::kLt, DType::kBool, {y.id, x.id});
   return Number{builder_->emit(ScalarOp::kSelect, x.dtype, {better, y.id, x.id}), x.dtype, x.strength};
 }

@@ -97,6 +97,11 @@ bool is_python_int(const Value& value) {
          (number != nullptr && number->dtype == kWide && number->strength == Strength::kWeak);
 }
 
+bool is_loose_int(const Value& value) {
+  const auto* number = std::get_if<Number>(&value);
+  return is_python_int(value) || (number != nullptr && number->dtype == kWide && number->strength == Strength::kEither);
+}
+
 DType joined_types(DType a, DType b) {
   if (a == b) return a;
   if (a == DType::kBool || b == DType::kBool) throw Unsupported("bools and numbers");
@@ -117,11 +122,12 @@ DType joined_types(DType a, DType b) {
 
 DType joined(const Value& a, const Value& b) {
   std::optional<DType> strong;
-  bool either = false, floats = false, pairs = false;
+  bool either = false, either_int = false, floats = false, pairs = false;
   for (const Value* each : {&a, &b}) {
     const auto* number = std::get_if<Number>(each);
     const auto* grid = std::get_if<GridRef>(each);
-    either = either || (number != nullptr && number->strength == Strength::kEither);
+    if (number != nullptr && number->strength == Strength::kEither)
+      (is_integral(number->dtype) ? either_int : either) = true;
     const bool weak = number != nullptr && number->strength != Strength::kStrong;
     floats = floats || (weak && is_floating(number->dtype));
     pairs = pairs || (weak && is_complex(number->dtype));
@@ -130,6 +136,8 @@ DType joined(const Value& a, const Value& b) {
     strong = strong ? joined_types(*strong, own) : own;
   }
   if (either && strong && strong != DType::kFloat64) throw Unsupported("a float of an unknown type with another type");
+  if (either_int && strong && strong != DType::kFloat64 && strong != kWide)
+    throw Unsupported("an int of an unknown type with another type");
   if (strong == DType::kBool) throw Unsupported("arithmetic on bools of NumPy's");
   if (pairs) {
     if (!strong) return DType::kComplex128;

@@ -13,6 +13,8 @@ DType joined(const Value& a, const Value& b);
 Strength joined_strength(Strength a, Strength b);
 /// An int of Python's, or a float of Python's.
 bool is_python_int(const Value& value);
+/// An int of Python's, or an int64 that may be one.
+bool is_loose_int(const Value& value);
 
 /// The scalar operator for one of `+ - * /`.
 std::optional<loops::ScalarOp> scalar_operator(int op);

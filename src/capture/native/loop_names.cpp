@@ -73,12 +73,14 @@ LoopReader::NumberType LoopReader::joined_number(const NumberType& a, const Numb
   const auto mixes = [](const NumberType& type) {
     return type.dtype == DType::kFloat64 || (type.dtype == DType::kInt64 && type.strength == Strength::kWeak);
   };
-  if (a.dtype == b.dtype && (is_floating(a.dtype) || a.dtype == DType::kBool)) return {a.dtype, Strength::kEither};
+  if (a.dtype == b.dtype && (is_floating(a.dtype) || a.dtype == DType::kBool || a.dtype == DType::kInt64))
+    return {a.dtype, Strength::kEither};
   if (mixes(a) && mixes(b)) return {DType::kFloat64, Strength::kEither};
   // Of Python's a complex number may begin as another one.
   const auto pairs = [](const NumberType& type) {
-    return type.strength != Strength::kStrong &&
-           (type.dtype == DType::kComplex128 || type.dtype == DType::kInt64 || type.dtype == DType::kFloat64);
+    const bool weak_int = type.dtype == DType::kInt64 && type.strength == Strength::kWeak;
+    return weak_int ||
+           (type.strength != Strength::kStrong && (type.dtype == DType::kComplex128 || type.dtype == DType::kFloat64));
   };
   if (pairs(a) && pairs(b)) return {DType::kComplex128, Strength::kEither};
   throw Unsupported("a number whose type changes");
@@ -140,11 +142,22 @@ Value LoopReader::load_number(int local, bool checked) {
   const NumberType type = types_.of.at(local);
   const bool whole = is_whole_type(type.dtype);
   const Expr slot = builder_->constant(whole ? 2 * whole_slot(local) : number_slot(local));
-  if (checked) {
-    const ScalarId tag = whole ? builder_->load(memory_.wholes, builder_->ctx().add(slot, builder_->constant(1)))
-                               : builder_->load(memory_.tags, slot);
+  const bool told =
+      type.strength == Strength::kEither && (type.dtype == DType::kInt64 || type.dtype == DType::kFloat64);
+  ScalarId tag = loops::kNoScalar;
+  if (checked || told) {
+    tag = whole ? builder_->load(memory_.wholes, builder_->ctx().add(slot, builder_->constant(1)))
+                : builder_->load(memory_.tags, slot);
     const ScalarId none = builder_->index(builder_->constant(0), DType::kInt64);
-    builder_->stop_if(builder_->emit(ScalarOp::kEq, DType::kBool, {tag, none}));
+    const ScalarId unassigned = builder_->emit(ScalarOp::kEq, DType::kBool, {tag, none});
+    const auto given = memory_.given_tags.find(local);
+    if (checked) {
+      builder_->stop_if(unassigned);
+    } else if (given != memory_.given_tags.end()) {
+      const ScalarId own = builder_->index(builder_->constant(static_cast<int64_t>(given->second)), DType::kInt64);
+      tag = builder_->emit(ScalarOp::kSelect, DType::kInt64, {unassigned, own, tag});
+    }
+    if (!told) tag = loops::kNoScalar;
   }
   if (is_complex(type.dtype)) {
     const DType part = real_dtype(type.dtype);
@@ -155,7 +168,7 @@ Value LoopReader::load_number(int local, bool checked) {
   }
   const ScalarId loaded = builder_->cast(builder_->load(whole ? memory_.wholes : memory_.numbers, slot), type.dtype);
   if (type.dtype == DType::kBool) return Condition{std::nullopt, loaded, type.strength};
-  return Number{loaded, type.dtype, type.strength};
+  return Number{loaded, type.dtype, type.strength, -1, {}, tag};
 }
 
 /// Nothing has assigned the local.
@@ -203,6 +216,10 @@ Value LoopReader::given_number(int local, PyObject* object, LocalFact fact) {
   } else {
     program_->given.push_back({local, number_slot(local), is_complex(types_.of.at(local).dtype)});
   }
+  const bool as_float = own.dtype == DType::kInt64 && types_.of.at(local).dtype == DType::kFloat64;
+  memory_.given_tags[local] = own.strength == Strength::kStrong ? NumberTag::kFloat64
+                              : as_float                        ? NumberTag::kWhole
+                                                                : NumberTag::kFloat;
   return Number{loops::kNoScalar, own.dtype, own.strength};
 }
 
@@ -401,8 +418,12 @@ void LoopReader::store_number(int local, const Value& value) {
   stored_.insert(local);
   locals_[local] = {Local::State::kNumber, {}};
   if (is_whole_type(joint.dtype)) {
-    if (joint.strength == Strength::kEither && assigned_.contains(local))
+    const bool either = joint.strength == Strength::kEither;
+    if (either && joint.dtype == DType::kBool && assigned_.contains(local))
       throw Unsupported("a bool of Python's or NumPy's, as it comes");
+    ScalarId tag = builder_->number(1, DType::kInt64);
+    if (either && joint.dtype == DType::kInt64) tag = tag_in(value, joint.dtype);
+    if (tag == loops::kNoScalar) throw Unsupported("an int of Python's or NumPy's, as it comes");
     ScalarId id = loops::kNoScalar;
     if (const auto* condition = std::get_if<Condition>(&value)) {
       id = condition->known ? builder_->number(*condition->known ? 1 : 0, DType::kInt64) : condition->id;
@@ -411,11 +432,28 @@ void LoopReader::store_number(int local, const Value& value) {
     }
     const int slot = 2 * whole_slot(local);
     builder_->store(memory_.wholes, builder_->constant(slot), id);
-    builder_->store(memory_.wholes, builder_->constant(slot + 1), builder_->number(1, DType::kInt64));
+    builder_->store(memory_.wholes, builder_->constant(slot + 1), tag);
     return;
   }
-  if (own.strength == Strength::kEither) throw Unsupported("a float of Python's or NumPy's, as it comes");
-  const NumberTag tag = is_python_int(value) ? NumberTag::kWhole : tag_of(own.dtype, own.strength == Strength::kStrong);
+  const auto* number = std::get_if<Number>(&value);
+  const bool told = number != nullptr && own.dtype == DType::kFloat64 && number->tag != loops::kNoScalar;
+  if (own.strength == Strength::kEither && !told) throw Unsupported("a float of Python's or NumPy's, as it comes");
+  ScalarId tag = loops::kNoScalar;
+  if (told && own.strength == Strength::kEither) {
+    // An int that was computed as a float is stored as long as it is exact.
+    const ScalarId computed = builder_->index(builder_->constant(kInexactWhole), DType::kInt64);
+    const ScalarId whole = builder_->index(builder_->constant(static_cast<int64_t>(NumberTag::kWhole)), DType::kInt64);
+    const ScalarId test = builder_->emit(ScalarOp::kEq, DType::kBool, {number->tag, computed});
+    const ScalarId size = builder_->emit(ScalarOp::kAbs, DType::kFloat64, {number->id});
+    const ScalarId large =
+        builder_->emit(ScalarOp::kGe, DType::kBool, {size, builder_->number(kExact, DType::kFloat64)});
+    builder_->stop_if(builder_->emit(ScalarOp::kAnd, DType::kBool, {test, large}));
+    tag = builder_->emit(ScalarOp::kSelect, DType::kInt64, {test, whole, number->tag});
+  } else {
+    const NumberTag known =
+        is_python_int(value) ? NumberTag::kWhole : tag_of(own.dtype, own.strength == Strength::kStrong);
+    tag = builder_->number(static_cast<double>(known), DType::kInt64);
+  }
   const Expr slot = builder_->constant(number_slot(local));
   const ScalarId id = as_number(value, joint.dtype).id;
   if (is_complex(joint.dtype)) {
@@ -426,7 +464,7 @@ void LoopReader::store_number(int local, const Value& value) {
   } else {
     builder_->store(memory_.numbers, slot, id);
   }
-  builder_->store(memory_.tags, slot, builder_->number(static_cast<double>(tag), DType::kInt64));
+  builder_->store(memory_.tags, slot, tag);
 }
 
 Value LoopReader::constant_of(PyObject* object) {

@@ -41,6 +41,10 @@ class LoopOperations {
   Value apply_unary(loops::ScalarOp op, const Value& value, bool python);
   Value apply_binary(loops::ScalarOp op, const Value& a, const Value& b);
   Value extremum(bool largest, const Value& a, const Value& b);
+  // loop_kinds.cpp
+  ScalarId tag_in(const Value& value, DType dtype);
+  ScalarId joined_tag(const Value& a, const Value& b, DType dtype, bool divided);
+  Value mixed_extremum(bool largest, const Value& a, const Value& b);
   Value dot(const Value& a, const Value& b);
   Value outer(loops::ScalarOp op, const Value& a, const Value& b);
   GridRef reversed(const GridRef& grid);

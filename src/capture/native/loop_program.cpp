@@ -254,8 +254,9 @@ Ref number_object(const double* at, NumberTag tag, const NumpyApi& np) {
   return {};
 }
 
-Ref whole_object(int64_t value, const LocalResult& result, const NumpyApi& np) {
-  if (result.numpys) return np.scalar(&value, result.dtype);  // its low bytes
+Ref whole_object(int64_t value, int64_t tag, const LocalResult& result, const NumpyApi& np) {
+  const bool numpys = result.either ? tag == static_cast<int64_t>(NumberTag::kFloat64) : result.numpys;
+  if (numpys) return np.scalar(&value, result.dtype);  // its low bytes
   return Ref::steal(result.dtype == DType::kBool ? PyBool_FromLong(value != 0 ? 1 : 0) : PyLong_FromLongLong(value));
 }
 
@@ -270,7 +271,7 @@ bool LoopProgram::set_locals(Frame& f, const LoopPlace& place, const NumpyApi& n
     if (result.number) {
       object = number_object(&memory.numbers[slot], static_cast<NumberTag>(memory.tags[slot]), np);
     } else if (memory.wholes[2 * slot + 1] != 0) {
-      object = whole_object(memory.wholes[2 * slot], result, np);
+      object = whole_object(memory.wholes[2 * slot], memory.wholes[2 * slot + 1], result, np);
     }
     if (object) made.emplace_back(result.local, std::move(object));
   }

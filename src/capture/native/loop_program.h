@@ -46,6 +46,7 @@ struct LocalResult {
   int slot = -1;
   DType dtype = DType::kInt64;
   bool numpys = false;
+  bool either = false;  // an int64: the slot's flag is a NumberTag, kFloat64 for NumPy's
 };
 
 /// A place where the program may leave the loop, and how many iterators of loops within it are on the stack there.

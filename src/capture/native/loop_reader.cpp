@@ -105,7 +105,8 @@ void LoopReader::read_once() {
     if (!assigned_.contains(local) || types_.rebound.contains(local)) continue;
     const auto type = types_.of.find(local);
     const NumberType result = type != types_.of.end() ? type->second : NumberType{DType::kInt64, Strength::kWeak};
-    program_->results.push_back({local, false, slot, result.dtype, result.strength == Strength::kStrong});
+    const bool either = result.dtype == DType::kInt64 && result.strength == Strength::kEither;
+    program_->results.push_back({local, false, slot, result.dtype, result.strength == Strength::kStrong, either});
   }
 }
 

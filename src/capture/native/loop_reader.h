@@ -81,6 +81,7 @@ class LoopReader final : private LoopOperations {
   struct Memory {
     int numbers = -1, tags = -1, wholes = -1, flags = -1;
     std::map<int, int> number_slots, whole_slots;  // of locals
+    std::map<int, NumberTag> given_tags;           // what the frame's numbers are
     int flag_slots = 0, number_count = 0;
   };
 

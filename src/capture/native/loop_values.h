@@ -19,6 +19,9 @@ struct Whole {
   IntRange range;
 };
 
+/// Beside the values of NumberTag: an int of Python's that was computed as a float, and may not be exact.
+constexpr int64_t kInexactWhole = 8;
+
 /// Of a number: Python's, which takes the type of what it meets; NumPy's, which has one; or one of them, as the run decides.
 enum class Strength : uint8_t { kWeak, kStrong, kEither };
 
@@ -29,6 +32,9 @@ struct Number {
   // Of an int: the element of the buffer that it was read from; -1: of none.
   int array = -1;
   Expr place = {};
+  // Of kEither, an int or a float64: which one it is, as a NumberTag (of an int kFloat says Python's, kFloat64 NumPy's).
+  // kNoScalar: it is not told.
+  ScalarId tag = loops::kNoScalar;
 };
 
 /// A bool: what is known already, or a scalar.
