@@ -245,7 +245,7 @@ GridRef LoopOperations::combine(ScalarOp op, const Value& a, const Value& b, std
   for (GridRef* each : {&x, &y}) {
     if ((*each)->costly && (*each)->extents != result->extents) *each = materialise(*each);
     result->reads.insert(result->reads.end(), (*each)->reads.begin(), (*each)->reads.end());
-    result->costly = result->costly || (*each)->costly || op == ScalarOp::kPow;
+    result->costly = result->costly || (*each)->costly || loops::is_elementary_function(op);
   }
   result->at = [this, op, dtype, gives = result->dtype, x, y](const std::vector<Expr>& at) {
     const ScalarId left = element_of(x, at, dtype);
@@ -258,7 +258,7 @@ GridRef LoopOperations::combine(ScalarOp op, const Value& a, const Value& b, std
 /// is: there the kernel stops, for NumPy warns.
 ScalarId LoopOperations::emit_function(ScalarOp op, DType dtype, std::vector<ScalarId> operands) {
   const ScalarId result = builder_->emit(op, dtype, operands);
-  const bool silent = op == ScalarOp::kLog || op == ScalarOp::kSin || op == ScalarOp::kCos || op == ScalarOp::kPow;
+  const bool silent = loops::is_elementary_function(op) && op != ScalarOp::kExp && op != ScalarOp::kTanh;
   if (!silent || !is_floating(dtype)) return result;
   const ScalarId infinity = builder_->number(std::numeric_limits<double>::infinity(), dtype);
   const auto both = [&](ScalarOp of, ScalarId x, ScalarId y) { return builder_->emit(of, DType::kBool, {x, y}); };
@@ -314,7 +314,9 @@ Value LoopOperations::apply_unary(ScalarOp op, const Value& value, bool python) 
     return Number{builder_->emit(op, result, {x.id}), result, python ? x.strength : Strength::kStrong};
   }
   if (!is_floating(dtype)) throw Unsupported("a function of an int of NumPy's");
-  if (!python && x.strength == Strength::kEither) throw Unsupported("a float of an unknown type");
+  // What gives ints for ints has another type for 0 than for 0.0.
+  const bool gives_floats = loops::is_elementary_function(op) || op == ScalarOp::kSqrt;
+  if (!python && !gives_floats && x.strength == Strength::kEither) throw Unsupported("a float of an unknown type");
   return Number{emit_function(op, dtype, {x.id}), dtype, python ? x.strength : Strength::kStrong};
 }
 
@@ -327,7 +329,7 @@ Value LoopOperations::apply_binary(ScalarOp op, const Value& a, const Value& b) 
   const DType dtype = joined(a, b);
   if (!is_floating(dtype)) throw Unsupported("a function of NumPy of ints or complex numbers");
   const Number x = as_number(a, dtype), y = as_number(b, dtype);
-  return Number{builder_->emit(op, dtype, {x.id, y.id}), dtype, Strength::kStrong};
+  return Number{emit_function(op, dtype, {x.id, y.id}), dtype, Strength::kStrong};
 }
 
 /// Python's max(a, b) or min(a, b): the first of equal ones.

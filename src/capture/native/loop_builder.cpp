@@ -161,6 +161,22 @@ ScalarId LoopBuilder::fold(const Fold& fold, Expr variable, Expr extent, LoopKin
   return total.result;
 }
 
+ScalarId LoopBuilder::carried(DType dtype, ScalarId start) {
+  open_.back().carried.push_back(
+      {dtype, start, kernel_.new_scalar(dtype), kNoScalar, kernel_.new_scalar(dtype), Combine::kNone});
+  return open_.back().carried.back().arg;
+}
+
+void LoopBuilder::carry_on(const std::vector<ScalarId>& next) {
+  for (size_t n = 0; n < next.size(); ++n) open_.back().carried[n].next = next[n];
+}
+
+ScalarId LoopBuilder::close_carried(size_t n) {
+  const ScalarId result = open_.back().carried[n].result;
+  close_loop();
+  return result;
+}
+
 void LoopBuilder::when(ScalarId condition, const std::function<void()>& body) {
   // The statements are gathered in a loop that is none.
   open_loop(Expr(), Expr(), LoopKind::kSerial);

@@ -56,6 +56,12 @@ class LoopBuilder {
 
   void open_loop(Expr variable, Expr extent, loops::LoopKind kind);
   /// `until`: the loop, a serial one, ends behind an iteration where it is true.
+  /// A value that the open loop hands from turn to turn: what it is within the turn.
+  ScalarId carried(DType dtype, ScalarId start);
+  /// What the carried values are at the end of a turn, in their order.
+  void carry_on(const std::vector<ScalarId>& next);
+  /// Closes the loop: the last one of a carried value.
+  ScalarId close_carried(size_t n);
   void close_loop(ScalarId until = loops::kNoScalar);
   /// The sum of `term` over a loop.
   ScalarId sum(Expr variable, Expr extent, loops::LoopKind kind, DType dtype, const std::function<ScalarId()>& term);

@@ -161,6 +161,7 @@ Value LoopOperations::get_item(const Value& container, const Value& key) {
   const GridRef source = (*grid)->view ? *grid : materialise(*grid);
   if (const auto* places = std::get_if<GridRef>(&key))
     return (*places)->dtype == DType::kBool ? masked_item(source, *places) : gather(source, *places);
+  if (const std::vector<Value> keys = keys_of_rows(key); !keys.empty()) return get_rows(source, keys);
   return element_or_view(index_view(*source->view, key));
 }
 
@@ -175,6 +176,10 @@ void LoopOperations::set_item(const Value& container, const Value& key, const Va
   if (grid == nullptr || !(*grid)->view) throw Unsupported("a store into something else than an array");
   if (const auto* mask = std::get_if<GridRef>(&key); mask != nullptr && (*mask)->dtype == DType::kBool) {
     set_masked(*grid, *mask, value);
+    return;
+  }
+  if (const std::vector<Value> keys = keys_of_rows(key); !keys.empty()) {
+    set_rows(*grid, keys, value);
     return;
   }
   const View target = index_view(*(*grid)->view, key);

@@ -90,6 +90,7 @@ LoopReader::NumberType LoopReader::joined_number(const NumberType& a, const Numb
 bool LoopReader::note_type(int local, const Value& value) {
   const std::optional<NumberType> type = number_type(value);
   if (!type) return false;
+  if (memory_.tuples.contains(local)) throw Unsupported("a local that is a tuple and something else");
   const auto [found, is_new] = types_.stored.emplace(local, *type);
   if (!is_new) found->second = joined_number(found->second, *type);
   return true;
@@ -328,6 +329,10 @@ void LoopReader::store_local(int local, Value value) {
   const bool other = object != nullptr || std::holds_alternative<std::shared_ptr<Sequence>>(value);
   if (other && base_ != 0) {
     now = {Local::State::kKnown, value};
+    return;
+  }
+  if (const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&value)) {
+    store_tuple(local, *tuple);
     return;
   }
   const auto* grid = std::get_if<GridRef>(&value);

@@ -41,6 +41,12 @@ class LoopOperations {
   Value apply_unary(loops::ScalarOp op, const Value& value, bool python);
   Value apply_binary(loops::ScalarOp op, const Value& a, const Value& b);
   Value extremum(bool largest, const Value& a, const Value& b);
+  // loop_lists.cpp
+  static std::vector<Value> keys_of_rows(const Value& key);
+  Value whole_of(size_t n);
+  GridRef get_rows(const GridRef& source, const std::vector<Value>& keys);
+  void set_rows(const GridRef& array, const std::vector<Value>& keys, const Value& value);
+
   // loop_kinds.cpp
   ScalarId tag_in(const Value& value, DType dtype);
   ScalarId joined_tag(const Value& a, const Value& b, DType dtype, bool divided);
@@ -61,6 +67,8 @@ class LoopOperations {
   Value along_axis(PyObject* callable, const Value& argument, int64_t axis);
   Value attribute_of_number(const Number& number, const std::string& name);
   Value python_type(PyObject* type, const Value& argument);
+  Value sign(const Value& value);
+  Value math_function(const std::string& name, const std::vector<Value>& arguments);
   std::vector<Expr> joined_extents(const std::vector<Expr>& a, const std::vector<Expr>& b);
 
   // numpy_masks.cpp
@@ -75,6 +83,8 @@ class LoopOperations {
   Value reduction(const Value& callable, std::vector<Value> arguments, PyObject* names);
   std::vector<bool> dims_of_axis(const std::optional<Value>& axis, size_t count);
   Number fold_all(const GridRef& grid, const Fold& fold);
+  ScalarId place_along(const GridRef& source, std::vector<Expr> at, size_t d, bool largest);
+  Value places(const GridRef& grid, const std::vector<bool>& dims, bool largest, bool keep);
   GridRef fold_along(const GridRef& grid, const std::vector<bool>& dims, const Fold& fold, bool keep);
 
   // loop_indexing.cpp

@@ -265,15 +265,26 @@ Ref whole_object(int64_t value, int64_t tag, const LocalResult& result, const Nu
 /// False with a Python error set: nothing has changed.
 bool LoopProgram::set_locals(Frame& f, const LoopPlace& place, const NumpyApi& np, LoopMemory& memory) const {
   std::vector<std::pair<int, Ref>> made;
-  for (const LocalResult& result : results) {
+  const auto object_of = [&](const LocalResult& result) {
     const auto slot = static_cast<size_t>(result.slot);
-    Ref object;
-    if (result.number) {
-      object = number_object(&memory.numbers[slot], static_cast<NumberTag>(memory.tags[slot]), np);
-    } else if (memory.wholes[2 * slot + 1] != 0) {
-      object = whole_object(memory.wholes[2 * slot], memory.wholes[2 * slot + 1], result, np);
+    if (result.number) return number_object(&memory.numbers[slot], static_cast<NumberTag>(memory.tags[slot]), np);
+    const int64_t tag = memory.wholes[2 * slot + 1];
+    return tag != 0 ? whole_object(memory.wholes[2 * slot], tag, result, np) : Ref();
+  };
+  for (const LocalResult& result : results) {
+    if (Ref object = object_of(result)) made.emplace_back(result.local, std::move(object));
+  }
+  for (const TupleResult& result : tuples) {
+    Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(result.items.size())));
+    if (!tuple) return false;
+    bool all = true;
+    for (size_t n = 0; all && n < result.items.size(); ++n) {
+      Ref item = object_of(result.items[n]);
+      all = static_cast<bool>(item);
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(n), item.release());
     }
-    if (object) made.emplace_back(result.local, std::move(object));
+    if (PyErr_Occurred() != nullptr) return false;
+    if (all) made.emplace_back(result.local, std::move(tuple));
   }
   for (const ArrayResult& result : arrays) {
     const auto slot = static_cast<size_t>(result.slot);

@@ -49,6 +49,12 @@ struct LocalResult {
   bool either = false;  // an int64: the slot's flag is a NumberTag, kFloat64 for NumPy's
 };
 
+/// A local that the loop gives a tuple of numbers; the first one says whether it has.
+struct TupleResult {
+  int local = -1;
+  std::vector<LocalResult> items;
+};
+
 /// A place where the program may leave the loop, and how many iterators of loops within it are on the stack there.
 struct LoopExit {
   int offset = 0, iterators = 0;
@@ -105,6 +111,7 @@ struct LoopProgram {
   std::vector<NameFact> names;
   std::vector<std::pair<Ref, Ref>> functions;  // that were read, and their code
   std::vector<LocalResult> results;
+  std::vector<TupleResult> tuples;
   std::vector<ArrayResult> arrays;
   /// A buffer of the kernel.
   struct Buffer {

@@ -98,16 +98,7 @@ void LoopReader::read_once() {
   program_->wholes = static_cast<int>(memory_.whole_slots.size());
   program_->flags = memory_.flag_slots;
   if (program_->flags > kMostSlots) throw Unsupported("code with many branches");
-  for (const auto& [local, slot] : memory_.number_slots) {
-    if (assigned_.contains(local)) program_->results.push_back({local, true, slot});
-  }
-  for (const auto& [local, slot] : memory_.whole_slots) {
-    if (!assigned_.contains(local) || types_.rebound.contains(local)) continue;
-    const auto type = types_.of.find(local);
-    const NumberType result = type != types_.of.end() ? type->second : NumberType{DType::kInt64, Strength::kWeak};
-    const bool either = result.dtype == DType::kInt64 && result.strength == Strength::kEither;
-    program_->results.push_back({local, false, slot, result.dtype, result.strength == Strength::kStrong, either});
-  }
+  note_results();
 }
 
 // ---- Instructions ------------------------------------------------------------------------------------------------------
@@ -324,6 +315,16 @@ bool LoopReader::step_value(const Instruction& i) {
       tuple->is_list = i.opcode == BUILD_LIST;
       for (int n = 0; n < i.oparg; ++n) tuple->items.insert(tuple->items.begin(), pop());
       push(std::move(tuple));
+      return true;
+    }
+    case LIST_EXTEND: {  // `[0, 1, 2]` is an empty list and a constant
+      const Value more = pop();
+      const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&more);
+      const auto* list = i.oparg == 1 ? std::get_if<std::shared_ptr<Sequence>>(&peek(1)) : nullptr;
+      if (tuple == nullptr || list == nullptr) throw Unsupported("a list made of another value");
+      auto joined = std::make_shared<Sequence>(**list);
+      joined->items.insert(joined->items.end(), (*tuple)->items.begin(), (*tuple)->items.end());
+      peek(1) = std::move(joined);
       return true;
     }
     case BUILD_SLICE: {

@@ -82,6 +82,7 @@ class LoopReader final : private LoopOperations {
     int numbers = -1, tags = -1, wholes = -1, flags = -1;
     std::map<int, int> number_slots, whole_slots;  // of locals
     std::map<int, NumberTag> given_tags;           // what the frame's numbers are
+    std::map<int, size_t> tuples;                  // locals that are given tuples, and how many items these have
     int flag_slots = 0, number_count = 0;
   };
 
@@ -131,6 +132,10 @@ class LoopReader final : private LoopOperations {
   Value load_number(int local, bool checked);
   void store_local(int local, Value value);
   void store_array(int local, const GridRef& grid);
+  // loop_tuples.cpp
+  void store_tuple(int local, const std::shared_ptr<Sequence>& tuple);
+  LocalResult result_of(int local, int slot, bool number) const;
+  void note_results();
   void keep_array(int local, const Grid& made, const View& view);
   // loop_carries.cpp
   GridRef carry(int local);

@@ -19,12 +19,14 @@ struct ReductionRow {
   const char* name;
   Fold fold;
   bool mean = false;
+  bool place = false;  // of the extremum
 };
 constexpr ReductionRow kReductions[] = {
     {"sum", {ScalarOp::kAdd, Combine::kAdd}},        {"prod", {ScalarOp::kMul, Combine::kMul}},
     {"max", {ScalarOp::kMax, Combine::kMax}},        {"amax", {ScalarOp::kMax, Combine::kMax}},
     {"min", {ScalarOp::kMin, Combine::kMin}},        {"amin", {ScalarOp::kMin, Combine::kMin}},
-    {"mean", {ScalarOp::kAdd, Combine::kAdd}, true},
+    {"mean", {ScalarOp::kAdd, Combine::kAdd}, true}, {"argmax", {ScalarOp::kMax, Combine::kMax}, false, true},
+    {"argmin", {ScalarOp::kMin, Combine::kMin}, false, true},
 };
 
 const ReductionRow* reduction_row(const std::string& name) {
@@ -113,6 +115,7 @@ Value LoopOperations::reduction(const Value& callable, std::vector<Value> argume
     count.range = range_of(count.value);
   }
   const bool all = std::all_of(dims.begin(), dims.end(), [](bool folded) { return folded; });
+  if (row.place) return places(grid, dims, row.fold.combine == Combine::kMax, keep);
   if (all && !keep) {
     const Number total = fold_all(grid, row.fold);
     if (!row.mean) return total;
@@ -121,6 +124,55 @@ Value LoopOperations::reduction(const Value& callable, std::vector<Value> argume
   }
   const GridRef folded = fold_along(grid, dims, row.fold, keep);
   return row.mean ? combine(ScalarOp::kDiv, folded, count) : folded;
+}
+
+/// Of the first extremum along one dimension; the first NaN is one.
+ScalarId LoopOperations::place_along(const GridRef& source, std::vector<Expr> at, size_t d, bool largest) {
+  const DType dtype = source->dtype, index = DType::kInt64;
+  at[d] = builder_->constant(0);
+  const ScalarId first = source->at(at), none = builder_->index(at[d], index);
+  at[d] = builder_->new_variable(source->extents[d]);
+  builder_->open_loop(at[d], source->extents[d], LoopKind::kSerial);
+  const ScalarId best = builder_->carried(dtype, first);
+  const ScalarId where = builder_->carried(index, none);
+  const ScalarId x = source->at(at);
+  const auto test = [&](ScalarOp op, ScalarId a, ScalarId b) { return builder_->emit(op, DType::kBool, {a, b}); };
+  ScalarId better = test(largest ? ScalarOp::kGt : ScalarOp::kLt, x, best);
+  if (is_floating(dtype)) {
+    const ScalarId nan = test(ScalarOp::kAnd, test(ScalarOp::kNe, x, x), test(ScalarOp::kEq, best, best));
+    better = test(ScalarOp::kOr, better, nan);
+  }
+  const auto chosen = [&](DType of, ScalarId a, ScalarId b) {
+    return builder_->emit(ScalarOp::kSelect, of, {better, a, b});
+  };
+  builder_->carry_on({chosen(dtype, x, best), chosen(index, builder_->index(at[d], index), where)});
+  return builder_->close_carried(1);
+}
+
+/// x.argmax(axis) and x.argmin(axis).
+Value LoopOperations::places(const GridRef& grid, const std::vector<bool>& dims, bool largest, bool keep) {
+  if (std::count(dims.begin(), dims.end(), true) != 1) throw Unsupported("a place in several dimensions");
+  if (grid->dtype == DType::kBool) throw Unsupported("a place of a bool");
+  const auto d = static_cast<size_t>(std::find(dims.begin(), dims.end(), true) - dims.begin());
+  const GridRef source = grid->costly ? materialise(grid) : grid;
+  if (dims.size() == 1 && !keep)
+    return Number{place_along(source, {Expr()}, 0, largest), DType::kInt64, Strength::kStrong};
+  auto result = std::make_shared<Grid>();
+  result->dtype = DType::kInt64;
+  result->extents = source->extents;
+  if (keep) {
+    result->extents[d] = builder_->constant(1);
+  } else {
+    result->extents.erase(result->extents.begin() + static_cast<std::ptrdiff_t>(d));
+  }
+  for (const Read& read : source->reads) result->reads.push_back({read.view, false});
+  result->costly = true;
+  result->at = [this, source, d, largest, keep](const std::vector<Expr>& at) {
+    std::vector<Expr> own = at;
+    if (!keep) own.insert(own.begin() + static_cast<std::ptrdiff_t>(d), Expr());
+    return place_along(source, std::move(own), d, largest);
+  };
+  return result;
 }
 
 Number LoopOperations::fold_all(const GridRef& grid, const Fold& fold) {

@@ -1,4 +1,6 @@
 // What functions of NumPy, and of Python, mean in a loop's code.
+#include <opcode.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -25,7 +27,23 @@ constexpr UfuncRow kUfuncs[] = {
     {"sqrt", 1, ScalarOp::kSqrt},    {"absolute", 1, ScalarOp::kAbs}, {"fabs", 1, ScalarOp::kAbs},
     {"negative", 1, ScalarOp::kNeg}, {"exp", 1, ScalarOp::kExp},      {"log", 1, ScalarOp::kLog},
     {"sin", 1, ScalarOp::kSin},      {"cos", 1, ScalarOp::kCos},      {"tanh", 1, ScalarOp::kTanh},
-    {"floor", 1, ScalarOp::kFloor},  {"ceil", 1, ScalarOp::kCeil},
+    {"floor", 1, ScalarOp::kFloor},  {"ceil", 1, ScalarOp::kCeil},    {"trunc", 1, ScalarOp::kTrunc},
+    {"rint", 1, ScalarOp::kRound},   {"tan", 1, ScalarOp::kTan},      {"arcsin", 1, ScalarOp::kAsin},
+    {"arccos", 1, ScalarOp::kAcos},  {"arctan", 1, ScalarOp::kAtan},  {"arctan2", 2, ScalarOp::kAtan2},
+    {"sinh", 1, ScalarOp::kSinh},    {"cosh", 1, ScalarOp::kCosh},    {"exp2", 1, ScalarOp::kExp2},
+    {"expm1", 1, ScalarOp::kExpm1},  {"log2", 1, ScalarOp::kLog2},    {"log10", 1, ScalarOp::kLog10},
+    {"log1p", 1, ScalarOp::kLog1p},  {"hypot", 2, ScalarOp::kHypot},
+};
+
+/// Functions of the module math.
+constexpr UfuncRow kMathRows[] = {
+    {"sqrt", 1, ScalarOp::kSqrt},   {"exp", 1, ScalarOp::kExp},     {"log", 1, ScalarOp::kLog},
+    {"sin", 1, ScalarOp::kSin},     {"cos", 1, ScalarOp::kCos},     {"tan", 1, ScalarOp::kTan},
+    {"asin", 1, ScalarOp::kAsin},   {"acos", 1, ScalarOp::kAcos},   {"atan", 1, ScalarOp::kAtan},
+    {"atan2", 2, ScalarOp::kAtan2}, {"tanh", 1, ScalarOp::kTanh},   {"sinh", 1, ScalarOp::kSinh},
+    {"cosh", 1, ScalarOp::kCosh},   {"fabs", 1, ScalarOp::kAbs},    {"expm1", 1, ScalarOp::kExpm1},
+    {"log2", 1, ScalarOp::kLog2},   {"log10", 1, ScalarOp::kLog10}, {"log1p", 1, ScalarOp::kLog1p},
+    {"hypot", 2, ScalarOp::kHypot}, {"pow", 2, ScalarOp::kPow},
 };
 
 struct OrderRow {
@@ -68,6 +86,45 @@ Value LoopOperations::method(const Method& method, const std::vector<Value>& arg
     return copy;
   }
   throw Unsupported(str_cat("the method ", method.name, " of an array"));
+}
+
+/// np.sign of floats.
+Value LoopOperations::sign(const Value& value) {
+  const auto of_scalar = [this](ScalarId x, DType dtype) {
+    const auto test = [&](ScalarOp op) {
+      return builder_->emit(op, DType::kBool, {x, builder_->number(0, dtype)});
+    };
+    const auto chosen = [&](ScalarOp op, double then, ScalarId other) {
+      return builder_->emit(ScalarOp::kSelect, dtype, {test(op), builder_->number(then, dtype), other});
+    };
+    return chosen(ScalarOp::kGt, 1, chosen(ScalarOp::kLt, -1, chosen(ScalarOp::kEq, 0, x)));
+  };
+  if (const auto* grid = std::get_if<GridRef>(&value)) {
+    if (!is_floating((*grid)->dtype)) throw Unsupported("a sign of other elements than floats");
+    auto result = std::make_shared<Grid>(**grid);
+    result->view.reset();
+    result->at = [of_scalar, of = *grid](const std::vector<Expr>& at) { return of_scalar(of->at(at), of->dtype); };
+    return result;
+  }
+  const auto* number = std::get_if<Number>(&value);
+  if (number == nullptr || !is_floating(number->dtype) || number->strength == Strength::kEither)
+    throw Unsupported("a sign of another number than a float");
+  return Number{of_scalar(number->id, number->dtype), number->dtype, Strength::kStrong};
+}
+
+/// Of Python's math, which gives its floats. Where it raises an error, the kernel stops.
+Value LoopOperations::math_function(const std::string& name, const std::vector<Value>& arguments) {
+  const auto* row = std::find_if(std::begin(kMathRows), std::end(kMathRows),
+                                 [&](const UfuncRow& each) { return each.name == name; });
+  if (row == std::end(kMathRows) || static_cast<size_t>(row->operands) != arguments.size())
+    throw Unsupported(str_cat("a call of math.", name));
+  std::vector<ScalarId> operands;
+  for (const Value& given : arguments) {
+    const auto* number = std::get_if<Number>(&given);
+    if (number != nullptr && is_complex(number->dtype)) throw Unsupported("math of complex numbers");
+    operands.push_back(as_number(given, DType::kFloat64).id);
+  }
+  return Number{emit_function(row->op, DType::kFloat64, std::move(operands)), DType::kFloat64, Strength::kWeak};
 }
 
 Value LoopOperations::attribute_of_number(const Number& number, const std::string& name) {
@@ -121,12 +178,16 @@ Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arg
     if (row != nullptr && count == 1 && row->operands == 1) return apply_unary(row->op, arguments[0], false);
     if (row != nullptr && count == 2 && row->operands == 2) return apply_binary(row->op, arguments[0], arguments[1]);
     if (name == "matmul" && count == 2) return dot(arguments[0], arguments[1]);
+    if (name == "sign" && count == 1) return sign(arguments[0]);
+    if (name == "square" && count == 1 && std::holds_alternative<GridRef>(arguments[0]))
+      return binary(NB_MULTIPLY, arguments[0], arguments[0]);
     const auto* order = std::find_if(std::begin(kOrderRows), std::end(kOrderRows),
                                      [&](const OrderRow& each) { return each.name == name; });
     const bool arrays =
         count == 2 && (std::holds_alternative<GridRef>(arguments[0]) || std::holds_alternative<GridRef>(arguments[1]));
     if (order != std::end(kOrderRows) && arrays) return comparison(order->op, arguments[0], arguments[1]);
   } else if (np_.is_dispatcher(callable) && text_attribute(callable, "__module__") == "numpy") {
+    if ((name == "round" || name == "around") && count == 1) return apply_unary(ScalarOp::kRound, arguments[0], false);
     if (name == "where" && count == 3) return selection(arguments[0], arguments[1], arguments[2]);
     if (name == "dot" && count == 2) return dot(arguments[0], arguments[1]);
     if ((name == "empty_like" || name == "zeros_like") && count == 1 && std::holds_alternative<GridRef>(arguments[0])) {
@@ -141,6 +202,8 @@ Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arg
     if ((name == "vstack" || name == "concatenate") && count == 1) return joined_arrays(arguments[0], 0);
     if (name == "flip" && count == 1 && std::holds_alternative<GridRef>(arguments[0]))
       return reversed(std::get<GridRef>(arguments[0]));
+  } else if (PyCFunction_CheckExact(callable) && text_attribute(callable, "__module__") == "math") {
+    return math_function(name, arguments);
   } else if (PyCFunction_CheckExact(callable) && text_attribute(callable, "__module__") == "builtins") {
     const auto* grid = count == 1 ? std::get_if<GridRef>(&arguments[0]) : nullptr;
     if (name == "abs" && count == 1) return apply_unary(ScalarOp::kAbs, arguments[0], true);
