@@ -19,7 +19,8 @@ int item_local(int local, size_t n) {
 /// The items lie in memory, as numbers that are locals do.
 void LoopReader::store_tuple(int local, const std::shared_ptr<Sequence>& tuple) {
   const std::vector<Value>& items = tuple->items;
-  if (tuple->is_list || items.empty() || items.size() > kMostItems) throw Unsupported("an object that a local is given");
+  if (tuple->is_list || items.empty() || items.size() > kMostItems)
+    throw Unsupported("an object that a local is given");
   if (types_.of.contains(local) || types_.stored.contains(local) || types_.rebound.contains(local) ||
       memory_.tuples.try_emplace(local, items.size()).first->second != items.size())
     throw Unsupported("a local that is a tuple and something else");

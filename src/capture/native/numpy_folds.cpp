@@ -22,10 +22,14 @@ struct ReductionRow {
   bool place = false;  // of the extremum
 };
 constexpr ReductionRow kReductions[] = {
-    {"sum", {ScalarOp::kAdd, Combine::kAdd}},        {"prod", {ScalarOp::kMul, Combine::kMul}},
-    {"max", {ScalarOp::kMax, Combine::kMax}},        {"amax", {ScalarOp::kMax, Combine::kMax}},
-    {"min", {ScalarOp::kMin, Combine::kMin}},        {"amin", {ScalarOp::kMin, Combine::kMin}},
-    {"mean", {ScalarOp::kAdd, Combine::kAdd}, true}, {"argmax", {ScalarOp::kMax, Combine::kMax}, false, true},
+    {"sum", {ScalarOp::kAdd, Combine::kAdd}},
+    {"prod", {ScalarOp::kMul, Combine::kMul}},
+    {"max", {ScalarOp::kMax, Combine::kMax}},
+    {"amax", {ScalarOp::kMax, Combine::kMax}},
+    {"min", {ScalarOp::kMin, Combine::kMin}},
+    {"amin", {ScalarOp::kMin, Combine::kMin}},
+    {"mean", {ScalarOp::kAdd, Combine::kAdd}, true},
+    {"argmax", {ScalarOp::kMax, Combine::kMax}, false, true},
     {"argmin", {ScalarOp::kMin, Combine::kMin}, false, true},
 };
 

@@ -91,9 +91,7 @@ Value LoopOperations::method(const Method& method, const std::vector<Value>& arg
 /// np.sign of floats.
 Value LoopOperations::sign(const Value& value) {
   const auto of_scalar = [this](ScalarId x, DType dtype) {
-    const auto test = [&](ScalarOp op) {
-      return builder_->emit(op, DType::kBool, {x, builder_->number(0, dtype)});
-    };
+    const auto test = [&](ScalarOp op) { return builder_->emit(op, DType::kBool, {x, builder_->number(0, dtype)}); };
     const auto chosen = [&](ScalarOp op, double then, ScalarId other) {
       return builder_->emit(ScalarOp::kSelect, dtype, {test(op), builder_->number(then, dtype), other});
     };
@@ -114,8 +112,8 @@ Value LoopOperations::sign(const Value& value) {
 
 /// Of Python's math, which gives its floats. Where it raises an error, the kernel stops.
 Value LoopOperations::math_function(const std::string& name, const std::vector<Value>& arguments) {
-  const auto* row = std::find_if(std::begin(kMathRows), std::end(kMathRows),
-                                 [&](const UfuncRow& each) { return each.name == name; });
+  const auto* row =
+      std::find_if(std::begin(kMathRows), std::end(kMathRows), [&](const UfuncRow& each) { return each.name == name; });
   if (row == std::end(kMathRows) || static_cast<size_t>(row->operands) != arguments.size())
     throw Unsupported(str_cat("a call of math.", name));
   std::vector<ScalarId> operands;

@@ -8,7 +8,8 @@ from .body import Body
 from .harness import Program
 from .registry import program_class
 
-PRELUDE = """
+PRELUDE = """import math
+
 import math
 import numpy as np
 
@@ -44,7 +45,7 @@ def value_and_gradients():
                 moved[k][place] += sign * step
                 sides.append(numbers(moved))
             slope = (sides[0] - sides[1]) / (2 * step)
-            if not abs(slope - mine[place]) <= 1e-4 * (1 + abs(slope)) + 1e-8 * size: right = (k, place, slope, float(mine[place]))
+            if np.isfinite(size) and not abs(slope - mine[place]) <= 1e-4 * (1 + abs(slope)) + 1e-8 * size: right = (k, place, slope, float(mine[place]))
     return [np.ascontiguousarray(r.detach().numpy() if isinstance(r, torch.Tensor) else r) for r in results], right
 """
 
@@ -243,9 +244,20 @@ class Arrays(Body):
                     ]
                 )
             ]
-        if kind == 21 and not self.smooth:
-            return ["c += 1"]
+        if kind >= 21 and not self.smooth:
+            return [self.of_two_kinds()]
         return [f"{place} = {value}"]
+
+    def of_two_kinds(self) -> str:
+        """Locals that are Python's or NumPy's, as it comes; places, tuples, lists of rows."""
+        i, j, a = self.index(), self.index(), self.number()
+        choices = ["c += 1", f"c = k[{i}]", f"t = ({i}, {a})", f"t = ({i}, c)", f"r[[0, {i}]] = r[[{i}, 0]]", f"q[[1, {i}]] = q[[{i}, 1]]",
+                   f"q[[{i}, {j}], 1:] = q[[{j}, {i}], 1:]", "c = int(c)"]  # fmt: skip
+        if not self.complex:
+            choices += [f"c = max(c, k[{i}])", f"s = max(0, {a})", f"s = max(0.0, {a})", f"s = min(s, {a}, 1.5)", f"c = min(k[{i}], 3)", "c = np.argmax(r)",
+                        "c = q.argmin(1)[0]", "r[:] = np.argmax(q, axis=0)", "s = math.sqrt(abs(s))", f"s = np.sign({a})", f"t = (max(0, {a}), s, c)", f"c = max(c, {i}) + 1",
+                        f"r[{i}] = max(0, s, {a})", f"c = q[{i}].argmax()"]  # fmt: skip
+        return self.rng.choice(choices)
 
     def loop(self, v: str, depth: int) -> list[str]:
         i = self.name("i")
@@ -295,7 +307,7 @@ class Arrays(Body):
             "n = len(x)",
             f"r = {start}",
             f"q = {self.rng.choice(['w * 1', 'w.copy()', 'np.zeros((n, n))', 'w.T.copy()'])}",
-            "s, c, z = 0.0, 0, np.int8(1)",
+            "s, c, z, t = 0.0, 0, np.int8(1), (0, 0)",
             "part = r[:2]",
         ]
         if not self.smooth and self.rng.random() < 0.3:
@@ -305,7 +317,9 @@ class Arrays(Body):
             lines += self.statement("r", 0)
         results = ["r", "q"]
         if not self.smooth:
-            results += ["s", "c", "z"] + self.rng.choice([["part"], [] if self.exact else ["r.sum()"], ["r[::-1]"], []])
+            results += ["s", "c", "z", "t"] + self.rng.choice(
+                [["part"], [] if self.exact else ["r.sum()"], ["r[::-1]"], []]
+            )
         lines.append(f"return {', '.join(results)}")
         return "\n".join([f"def g({arguments}):", *self.indent(lines)])
 
