@@ -295,21 +295,27 @@ def test_writes_to_inputs() -> None:
             ours, theirs = ours.clone(), theirs.clone()
 
 
-def test_random_numbers_are_launched_one_by_one() -> None:
-    def f(x: torch.Tensor) -> torch.Tensor:
+def test_random_numbers_are_drawn_between_graphs() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         for _ in range(3):
-            x = torch.tanh(x) + torch.rand_like(x)
-        return x
+            for _ in range(3):
+                x = torch.tanh(x @ w / 10)
+            x = x + torch.nn.functional.dropout(torch.rand_like(x), 0.3)
+        return x @ w
 
     compiled = tatara.compile(f)
-    x = randn(100, 100)
-    with counted(launched=0):
-        for seed in range(6):
-            torch.manual_seed(seed)
-            expected = f(x)
-            torch.manual_seed(seed)
-            same(compiled(x), expected)
-    assert "draws random numbers" in str(tatara.explain(compiled)(x))
+    x, w = randn(100, 100), randn(100, 100)
+    before = tatara.stats()["cuda_graphs_launched"]
+    for seed in range(12):
+        torch.manual_seed(seed)
+        expected = f(x, w)
+        state = torch.cuda.get_rng_state()
+        torch.manual_seed(seed)
+        same(compiled(x, w), expected)
+        assert torch.equal(torch.cuda.get_rng_state(), state)
+        if seed % 3 == 2:
+            x, w = randn(100, 100), randn(100, 100)
+    assert tatara.stats()["cuda_graphs_launched"] > before
 
 
 def test_an_operator_that_waits() -> None:

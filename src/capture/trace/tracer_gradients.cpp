@@ -481,6 +481,9 @@ PyObject* GradientTracing::record_leaf(const TorchFunction& fn, PyObject* func, 
 PyObject* TorchTracing::each_tensor(const std::string& name, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t operands = PyTuple_GET_SIZE(args);
   PyObject* first = operands > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  const bool of_number =
+      operands == 2 && (PyFloat_CheckExact(first) || PyLong_CheckExact(first));  // a number to these powers
+  if (of_number) first = PyTuple_GET_ITEM(args, 1);
   if (first == nullptr || !(PyList_Check(first) || PyTuple_Check(first))) return not_handled();
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(first);
   for (Py_ssize_t k = 0; k < operands; ++k) {
@@ -492,7 +495,7 @@ PyObject* TorchTracing::each_tensor(const std::string& name, PyObject* args, PyO
     const Ref linalg = attr(api_.torch.get(), "linalg");
     function = attr_or_null(linalg.get(), "vector_norm");
   } else {
-    function = attr_or_null(reinterpret_cast<PyObject*>(api_.base_type), name.c_str());
+    function = attr_or_null(of_number ? api_.torch.get() : reinterpret_cast<PyObject*>(api_.base_type), name.c_str());
   }
   const bool in_place = name.back() == '_';
   // maximum_ and its kin are made of the operator that gives a new tensor.

@@ -18,7 +18,10 @@ constexpr size_t kSizesKnown = 64;
 CudaGraphs::CudaGraphs(const PlanPrograms& programs, const StepRunner& steps, HostOps& host, int64_t limit)
     : steps_(steps), limit_(limit), reason_(objection(programs.plan)), recorder_(programs, steps, host) {
   if (reason_.empty()) operands_ = GraphOperands(programs.plan);
-  awaits_ = std::ranges::any_of(programs.plan.steps, [](const PlanStep& step) { return awaits_condition(step); });
+  in_parts_ = std::ranges::any_of(programs.plan.steps, [](const PlanStep& step) {
+    const auto* call = std::get_if<HostCall>(&step);
+    return call != nullptr && runs_between_graphs(*call);
+  });
 }
 
 CudaGraphs::~CudaGraphs() { recorder_.wait(); }
@@ -28,8 +31,7 @@ std::string CudaGraphs::objection(const Plan& plan) const {
   if (plan.steps.size() < kFewSteps) return str_cat("fewer than ", kFewSteps, " steps");
   for (const PlanStep& step : plan.steps) {
     const auto* call = std::get_if<HostCall>(&step);
-    if (call == nullptr || awaits_condition(*call)) continue;
-    if (random_operators().contains(call->op)) return call->op + " draws random numbers";
+    if (call == nullptr || runs_between_graphs(*call)) continue;
     const bool attention = call->op.starts_with("tatara::fused_attention");  // puts the host's operators together
     if (!call->op.starts_with("aten::") && !attention) return call->op + " is no operator of the host's own";
     for (const BufferRef& ref : call->tensors) {
@@ -84,8 +86,7 @@ bool CudaGraphs::run(RunContext& context, RunIo& io, void* stream) {
   if (sizes == nullptr || !sizes->reason.empty()) return false;
   if (recorder_.busy_elsewhere(stream)) return false;
   ++sizes->calls;
-  // The host waits between the stretches for a condition.
-  if (awaits_ || (io.lean && context.arena_bytes > kLeanBytes)) {
+  if (in_parts_ || (io.lean && context.arena_bytes > kLeanBytes)) {
     sizes->parts.run(sizes->calls, context, io, stream);
     return true;
   }

@@ -52,8 +52,8 @@ class CudaGraphs {
   const StepRunner& steps_;
   std::mutex mutex_;  // tried, never waited for: its holder may want the GIL, and a forked child has no GPU
   int64_t limit_;
-  std::string reason_;   // why no graph is recorded, whatever the sizes; empty: they are
-  bool awaits_ = false;  // a step waits for a condition
+  std::string reason_;     // why no graph is recorded, whatever the sizes; empty: they are
+  bool in_parts_ = false;  // some steps run between graphs
   GraphOperands operands_;
   GraphRecorder recorder_;
   std::vector<std::unique_ptr<GraphSizes>> sizes_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/memory_cuts.h"
+#include "runtime/plan/plan_effects.h"
 #include "support/log.h"
 #include "support/str_cat.h"
 
@@ -61,6 +62,10 @@ struct Uses {
 };
 
 }  // namespace
+
+bool runs_between_graphs(const HostCall& call) {
+  return awaits_condition(call) || random_operators().contains(call.op);
+}
 
 size_t PartialGraphs::count() const {
   size_t count = 0;
@@ -137,7 +142,7 @@ void PartialGraphs::cut(const RunContext& context, bool late) {
     memory[i].alone = alone_[i] != 0;
     const auto* call = std::get_if<HostCall>(&plan.steps[i]);
     if (call == nullptr) continue;
-    memory[i].alone = memory[i].alone || awaits_condition(*call);
+    memory[i].alone = memory[i].alone || runs_between_graphs(*call);
     for (const BufferId id : call->results) {
       const bool here = id < 0 || plan.buffers[static_cast<size_t>(id)].device.kind == DeviceKind::kCuda;
       memory[i].alone = memory[i].alone || !here;

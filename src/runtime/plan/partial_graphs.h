@@ -11,6 +11,9 @@
 
 namespace tatara {
 
+/// Whether the call is part of no graph: it waits for a condition, or draws random numbers, for which the host's generator moves on.
+bool runs_between_graphs(const HostCall& call);
+
 /// A stretch of steps that is a CUDA graph of its own. All that it touches is the call's.
 struct PartialGraph {
   size_t begin = 0, end = 0;
