@@ -179,9 +179,10 @@ void register_random(OpRegistry& r) {
   // What dropout is on a GPU; its mask alone is used here.
   add("native_dropout", "", "(Tensor input, float p, bool? train) -> (Tensor, Tensor)", "",
       [](MetaContext& m) -> std::vector<TensorType> {
-        TensorType mask = contiguous_like_meta(m)[0];
+        const TensorType result = like_meta(-1)(m)[0];
+        TensorType mask = result;
         mask.dtype = DType::kBool;
-        return {contiguous_like_meta(m)[0], mask};
+        return {result, mask};
       });
   r.take_values({"bernoulli.p", "bernoulli_fill", "uniform_fill", "normal_fill", "exponential_fill", "cauchy_fill",
                  "log_normal_fill", "geometric_fill", "bernoulli_mask", "bernoulli_mask_kept", "bernoulli_mask_again",

@@ -1,5 +1,6 @@
 // Smaller parts of neural networks: shuffles, distances, dropout.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "ops/core/family_util.h"
@@ -185,8 +186,11 @@ Values decompose_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
   const bool contiguous = is_contiguous(b.ctx(), b.type(x)), on_gpu = b.type(x).device.kind == DeviceKind::kCuda;
   // The host fills a mask as it lies in memory.
   const std::vector<int64_t> order = contiguous || on_gpu ? std::vector<int64_t>() : memory_order(b.ctx(), b.type(x));
-  if (!contiguous && order.empty()) throw Unsupported("dropout of a tensor that is not dense runs in eager");
+  if (!contiguous && !on_gpu && order.empty()) {
+    throw Unsupported("dropout of a tensor that is not dense runs in eager");
+  }
   if (on_gpu) {
+    // Its kernel looks where each element lies, and its mask lies as the tensor does.
     const ValueId mask = b.op_multi("native_dropout", {TensorArg{x}, p.arg(), Scalar(true)})[1];
     return {with_number(b, "mul", b.binary("mul", x, b.cast(mask, b.type(x).dtype)), 1.0 / (1.0 - p))};
   }
@@ -203,11 +207,43 @@ Values decompose_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
   return {b.binary("mul", x, with_number(b, "div", b.cast(mask, dtype), kept))};
 }
 
-/// alpha_dropout and feature dropout are the identity in evaluation.
-Values decompose_eval_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
-  const Args args(b, arguments);
-  if (args.flag(2) && args.number(1) != 0) throw Unsupported("this kind of dropout in training runs in eager");
-  return {args.tensor(0)};
+/// Zeros and ones, as the host's `empty(...).bernoulli_(kept)` draws them.
+ValueId draw_noise(GraphBuilder& b, ValueId x, const std::vector<Expr>& sizes, const Quantity& kept) {
+  const TensorType& type = b.type(x);
+  if (type.device.kind == DeviceKind::kCpu) {
+    return b.cast(b.op("bernoulli_mask", {SymInts{sizes}, kept.arg(), type.dtype}), type.dtype);
+  }
+  const ValueId memory = b.op("full", {SymInts{sizes}, Scalar(0.0), type.dtype, NoneArg{}, type.device, NoneArg{}});
+  return b.op("bernoulli_fill", {TensorArg{memory}, kept.arg(), NoneArg{}});
+}
+
+/// Dropout of whole channels (`feature`), and to the mean and variance of SELU's inputs (`alpha`; Klambauer et al. 2017,
+/// "Self-Normalizing Neural Networks"). In evaluation the very input comes back.
+DecomposeFn dropout_of(bool feature, bool alpha) {
+  return [feature, alpha](GraphBuilder& b, std::span<const Arg> arguments) -> Values {
+    const Args args(b, arguments);
+    const double p = args.number(1);
+    if (p < 0 || p > 1) throw InvalidArgument(str_cat("dropout probability has to be between 0 and 1, but got ", p));
+    const ValueId x = args.tensor(0);
+    const TensorType type = b.type(x);
+    if (p == 0 || !args.flag(2) || type.numel(b.ctx()).is_const(0)) return {x};
+    if (p == 1) return {b.binary("mul", x, b.constant(0, type.dtype, type.device))};
+    std::vector<Expr> sizes = type.sizes;
+    if (feature) {
+      if (type.dim() < 2) throw InvalidArgument("Feature dropout requires at least 2 dimensions in the input");
+      for (size_t d = 2; d < sizes.size(); ++d) sizes[d] = b.ctx().constant(1);
+    } else if (!is_contiguous(b.ctx(), type)) {
+      throw Unsupported("alpha_dropout of a tensor that is not contiguous runs in eager");
+    }
+    const Quantity kept = 1.0 - args.quantity(1);
+    const ValueId noise = draw_noise(b, x, sizes, kept);
+    if (!alpha) return {b.binary("mul", x, with_number(b, "div", noise, kept))};
+    constexpr double kAlpha = 1.7580993408473766;  // of SELU: its scale times its alpha
+    const double a = 1.0 / std::sqrt((kAlpha * kAlpha * p + 1.0) * (1.0 - p));
+    const ValueId lower = b.binary("mul", b.binary("add", noise, Scalar(-1.0)), Scalar(kAlpha * a));
+    const ValueId shift = b.binary("add", lower, Scalar(kAlpha * a * p));
+    return {b.binary("add", b.binary("mul", x, b.binary("mul", noise, Scalar(a))), shift)};
+  };
 }
 
 }  // namespace
@@ -232,12 +268,12 @@ void register_misc_nn(OpRegistry& r) {
   const char* schema = "(Tensor(a) input, float p, bool train) -> Tensor(a)";
   r.add(make_op({"dropout", composite, schema, "torch.dropout", "torch.dropout_"}, nullptr, decompose_dropout));
   r.add(make_op({"alpha_dropout", composite, schema, "torch.alpha_dropout", "torch.alpha_dropout_"}, nullptr,
-                decompose_eval_dropout));
+                dropout_of(false, true)));
   r.add(make_op({"feature_dropout", composite, schema, "torch.feature_dropout", "torch.feature_dropout_"}, nullptr,
-                decompose_eval_dropout));
+                dropout_of(true, false)));
   r.add(make_op(
       {"feature_alpha_dropout", composite, schema, "torch.feature_alpha_dropout", "torch.feature_alpha_dropout_"},
-      nullptr, decompose_eval_dropout));
+      nullptr, dropout_of(true, true)));
   for (bool OpTraits::* trait : {&OpTraits::varies, &OpTraits::may_write_nothing}) {
     r.mark(trait, {"dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"});
   }
