@@ -88,6 +88,7 @@ PyObject* TorchTracing::other_words(const Frame& f, const TracedCall& call) {
   const std::string name = name_of(call.callable);
   const bool einsum = name == package_entry(PackageFunction::kEinsum).name;
   if (einsum && !is_einsum_of_one(call)) return not_handled();
+  if (!einsum && transforms().open() > 0) return not_handled();  // who is part of a batch torch's own calls say
   if (text_of(f.code()->co_filename).ends_with(package_file(package_entry(PackageFunction::kEinsum).module)))
     return not_handled();
   std::vector<PyObject*> all;
