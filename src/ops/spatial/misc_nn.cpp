@@ -217,6 +217,13 @@ ValueId draw_noise(GraphBuilder& b, ValueId x, const std::vector<Expr>& sizes, c
   return b.op("bernoulli_fill", {TensorArg{memory}, kept.arg(), NoneArg{}});
 }
 
+/// Of SELU's inputs in place: the identity in evaluation.
+Values decompose_eval_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
+  const Args args(b, arguments);
+  if (args.flag(2) && args.number(1) != 0) throw Unsupported("this kind of dropout, in place, runs in eager");
+  return {args.tensor(0)};
+}
+
 /// Dropout of whole channels (`feature`), and to the mean and variance of SELU's inputs (`alpha`; Klambauer et al. 2017,
 /// "Self-Normalizing Neural Networks"). In evaluation the very input comes back.
 DecomposeFn dropout_of(bool feature, bool alpha) {
@@ -267,15 +274,19 @@ void register_misc_nn(OpRegistry& r) {
       nullptr, decompose_pairwise_distance));
   const char* schema = "(Tensor(a) input, float p, bool train) -> Tensor(a)";
   r.add(make_op({"dropout", composite, schema, "torch.dropout", "torch.dropout_"}, nullptr, decompose_dropout));
-  r.add(make_op({"alpha_dropout", composite, schema, "torch.alpha_dropout", "torch.alpha_dropout_"}, nullptr,
-                dropout_of(false, true)));
+  r.add(make_op({"alpha_dropout", composite, schema, "torch.alpha_dropout"}, nullptr, dropout_of(false, true)));
   r.add(make_op({"feature_dropout", composite, schema, "torch.feature_dropout", "torch.feature_dropout_"}, nullptr,
                 dropout_of(true, false)));
-  r.add(make_op(
-      {"feature_alpha_dropout", composite, schema, "torch.feature_alpha_dropout", "torch.feature_alpha_dropout_"},
-      nullptr, dropout_of(true, true)));
+  r.add(make_op({"feature_alpha_dropout", composite, schema, "torch.feature_alpha_dropout"}, nullptr,
+                dropout_of(true, true)));
+  // In place eager writes a product and then a sum, and counts both.
+  r.add(make_op({"alpha_dropout_in_place", composite, schema, "", "torch.alpha_dropout_"}, nullptr,
+                decompose_eval_dropout));
+  r.add(make_op({"feature_alpha_dropout_in_place", composite, schema, "", "torch.feature_alpha_dropout_"}, nullptr,
+                decompose_eval_dropout));
   for (bool OpTraits::* trait : {&OpTraits::varies, &OpTraits::may_write_nothing}) {
-    r.mark(trait, {"dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"});
+    r.mark(trait, {"dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "alpha_dropout_in_place",
+                   "feature_alpha_dropout_in_place"});
   }
   r.take_value("cosine_similarity", "eps");
   r.take_value("pairwise_distance", "eps");
