@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from util import check_native
 
 import numpy as np
 import tatara
@@ -114,6 +114,10 @@ def named(value: Any) -> Any:
     return [named(each) for each in value] if isinstance(value, (tuple, list)) else (type(value).__name__, repr(value))
 
 
+def same_named(mine: Any, theirs: Any) -> None:
+    assert named(mine) == named(theirs)
+
+
 RNG = np.random.default_rng(0)
 INTS = RNG.integers(-9, 9, 40)
 FLOATS = RNG.normal(size=40)
@@ -147,13 +151,7 @@ PROGRAMS: list[tuple[Callable[..., Any], list[Any]]] = [
     ("program", "arguments"), PROGRAMS, ids=[f"{p.__name__}-{n}" for n, (p, _) in enumerate(PROGRAMS)]
 )
 def test_as_in_numpy(program: Callable[..., Any], arguments: list[Any]) -> None:
-    compiled = tatara.compile(program)
-    before = tatara.stats()["native_loop_runs"]
-    for _ in range(3):
-        mine, theirs = copy.deepcopy(arguments), copy.deepcopy(arguments)
-        assert named(compiled(*mine)) == named(program(*theirs))
-        assert named(mine) == named(theirs)
-    assert tatara.stats()["native_loop_runs"] > before
+    check_native(program, arguments, same_named)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "float32"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from util import check_native
 
 import numpy as np
 import tatara
@@ -151,12 +151,7 @@ PROGRAMS: list[tuple[Callable[..., Any], list[Any]]] = [
     ("program", "arguments"), PROGRAMS, ids=[f"{p.__name__}-{n}" for n, (p, _) in enumerate(PROGRAMS)]
 )
 def test_as_in_numpy(program: Callable[..., Any], arguments: list[Any]) -> None:
-    compiled = tatara.compile(program)
-    before = tatara.stats()["native_loop_runs"]
-    for _ in range(3):
-        mine, theirs = copy.deepcopy(arguments), copy.deepcopy(arguments)
-        close(compiled(*mine), program(*theirs))
-    assert tatara.stats()["native_loop_runs"] > before
+    check_native(program, arguments, close)
 
 
 def test_the_first_nan_is_the_place() -> None:

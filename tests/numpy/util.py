@@ -117,3 +117,15 @@ def defined(function: Callable[..., Any], *args: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def check_native(program: Callable[..., Any], arguments: list[Any], alike: Callable[[Any, Any], None]) -> None:
+    """Three calls on copies of the arguments, native loops among them; `alike(ours, NumPy's)` asserts of results and arguments."""
+    compiled = tatara.compile(program)
+    before = tatara.stats()["native_loop_runs"]
+    for _ in range(3):
+        mine, theirs = copy.deepcopy(arguments), copy.deepcopy(arguments)
+        alike(compiled(*mine), program(*theirs))
+        for ours, others in zip(mine, theirs, strict=True):
+            alike(ours, others)
+    assert tatara.stats()["native_loop_runs"] > before
