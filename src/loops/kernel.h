@@ -301,14 +301,17 @@ struct Sort {
 /// Operands of half types are matrices as they lie in memory.
 struct Product {
   /// Matrices [rows, inner], `batches` of them. Strides and offset in elements; one of a matrix's strides is 1, all else are multiples of
-  /// kAligned.
+  /// aligned(). Of elements of one byte k goes along memory.
   struct Matrices {
     int64_t rows = 0, inner = 0, batches = 1;
     int64_t row_stride = 0, inner_stride = 0, batch_stride = 0, offset = 0;
     Expr number;               // which of them
     bool interleaved = false;  // see TensorMap
+    int64_t bytes = 2;         // of an element
 
-    static constexpr int64_t kAligned = 8;
+    static constexpr int64_t kAlignedBytes = 16;
+    static constexpr int64_t kAligned = kAlignedBytes / 2;  // elements of two bytes
+    int64_t aligned() const { return kAlignedBytes / bytes; }
     /// Whether k goes along memory.
     bool along() const { return inner_stride == 1; }
   };
@@ -325,10 +328,19 @@ struct Product {
     Expr first, end;
     bool is_cut() const { return !first.is_const(0); }
   };
+  /// Numbers (float32) that what a block adds is multiplied with: one of each row, and one of all columns of a tile. Index of the
+  /// tile's first one, and elements from row to row and from block to block.
+  struct Scales {
+    int left = 0, right = 0;  // buffers
+    Expr left_index, right_index;
+    int64_t left_row = 0, left_block = 0, right_block = 0;
+  };
   Side left, right;
   Expr blocks;               // of an operand, along k; with a span at most
   std::optional<Span> span;  // of matrices
-  Expr row, rows;            // symbol and range of rows; tiles may go past it
+  bool by_blocks = false;  // what a block adds is summed apart: tensor cores keep few bits of sums of one-byte elements
+  std::optional<Scales> scales;  // by blocks
+  Expr row, rows;                // symbol and range of rows; tiles may go past it
   ScalarId value;
   std::unique_ptr<For> each;
 

@@ -313,9 +313,14 @@ class Parser : LineParser {
         m.row_stride = integer(part(" "));
         m.inner_stride = integer(part(" offset "));
         std::string_view offset = part(mark);
-        const auto plain = take_until(offset, " interleaved");
-        m.interleaved = plain.has_value();
-        m.offset = integer(plain ? *plain : offset);
+        const auto takes = [&](std::string_view word) {
+          const bool found = offset.ends_with(word);
+          if (found) offset.remove_suffix(word.size());
+          return found;
+        };
+        if (takes(" bytes")) m.bytes = 1;
+        m.interleaved = takes(" interleaved");
+        m.offset = integer(offset);
         return s;
       }
       s.first = expr(part(" at ["));
@@ -332,11 +337,26 @@ class Parser : LineParser {
     result.value = typed(part(" blocks "));
     result.blocks = expr(part(" left"));
     result.left = side(" right");
-    const bool has_span = text.find(" span ") != std::string_view::npos;
-    result.right = side(has_span ? " span " : " row ");
+    const auto has = [&](std::string_view mark) { return text.find(mark) != std::string_view::npos; };
+    const bool has_span = has(" span "), has_scales = has(" scales ");
+    result.by_blocks = has(" by blocks");
+    result.right = side(has_span ? " span " : result.by_blocks ? " by blocks" : " row ");
     if (has_span) {
       const Expr first = expr(part(" to "));
       result.span = Product::Span{first, expr(part(" row "))};
+    }
+    if (has_scales) {
+      Product::Scales& s = result.scales.emplace();
+      part(" scales ");
+      s.left = buffer(text);
+      s.left_index = expr(part("] strides "));
+      s.left_row = integer(part(" "));
+      s.left_block = integer(part(" "));
+      s.right = buffer(text);
+      s.right_index = expr(part("] stride "));
+      s.right_block = integer(part(" row "));
+    } else if (result.by_blocks) {
+      part(" row ");
     }
     const std::string_view name = part(" in ");
     result.rows = expr(part(" {"));

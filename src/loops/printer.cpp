@@ -237,7 +237,7 @@ class Printer {
         const Product::Matrices& m = *s.matrices;
         out_ += str_cat(" matrix [", m.number.str(), "] of b", s.parts.at(0), " sizes ", m.batches, " ", m.rows, " ",
                         m.inner, " strides ", m.batch_stride, " ", m.row_stride, " ", m.inner_stride, " offset ",
-                        m.offset, m.interleaved ? " interleaved" : "");
+                        m.offset, m.interleaved ? " interleaved" : "", m.bytes == 1 ? " bytes" : "");
         return;
       }
       out_ += str_cat(" at [", s.index.str(), "] of");
@@ -248,6 +248,12 @@ class Printer {
     out_ += " right";
     side(product.right);
     if (product.span) out_ += str_cat(" span ", product.span->first.str(), " to ", product.span->end.str());
+    if (product.by_blocks) out_ += " by blocks";
+    if (product.scales) {
+      const Product::Scales& s = *product.scales;
+      out_ += str_cat(" scales b", s.left, "[", s.left_index.str(), "] strides ", s.left_row, " ", s.left_block, " b",
+                      s.right, "[", s.right_index.str(), "] stride ", s.right_block);
+    }
     out_ += str_cat(" row ", product.row.str(), " in ", product.rows.str(), " {\n");
     indent(depth + 1);
     statement(*product.each, depth + 1);
@@ -434,6 +440,12 @@ class Verifier {
     TATARA_CHECK(product.left.matrices.has_value() == product.right.matrices.has_value() &&
                      (!product.span || product.left.matrices),
                  "operands of a product in ", kernel_.name);
+    TATARA_CHECK(product.by_blocks ? product.left.matrices.has_value() && !product.span : !product.scales,
+                 "sums of a product in ", kernel_.name);
+    if (product.scales) {
+      buffer(product.scales->left);
+      buffer(product.scales->right);
+    }
     // What is left out are whole lines of shared memory.
     TATARA_CHECK(!product.span || !product.span->is_cut() ||
                      (!product.left.matrices->along() && !product.right.matrices->along()),
@@ -499,10 +511,11 @@ class Verifier {
     loop(*w.each, false, in_vector);
   }
   void check_matrices(const Product::Matrices& m, size_t parts) {
-    const auto aligned = [](int64_t n) { return n % Product::Matrices::kAligned == 0; };
+    const auto aligned = [&](int64_t n) { return n % m.aligned() == 0; };
     const int64_t other = m.along() ? m.row_stride : m.inner_stride;
-    TATARA_CHECK(parts == 1 && (m.along() || m.row_stride == 1) && other > 0 && aligned(other) &&
-                     aligned(m.batch_stride) && aligned(m.offset) && m.batches > 0 && m.rows > 0 && m.inner > 0,
+    TATARA_CHECK((m.bytes == 2 || (m.bytes == 1 && m.along())) && parts == 1 && (m.along() || m.row_stride == 1) &&
+                     other > 0 && aligned(other) && aligned(m.batch_stride) && aligned(m.offset) && m.batches > 0 &&
+                     m.rows > 0 && m.inner > 0,
                  "an operand that the copy engine does not take in ", kernel_.name);
   }
   void loop(const For& f, bool outermost, bool in_vector) {

@@ -15,6 +15,8 @@ struct ProductLayout {
   int64_t rows, columns, parts;
   bool matrices = false;  // operands are loaded as they lie in memory
   bool cut = false;       // each tile has a part of its own of k
+  int64_t bytes = 2;      // of an element
+  bool by_blocks = false;
 
   static constexpr int64_t kGroup = 128;              // threads of a warpgroup
   static constexpr int64_t kGroupRows = 64;           // that it multiplies
@@ -26,24 +28,31 @@ struct ProductLayout {
   static constexpr int64_t kStateBytes = 16;
 
   static ProductLayout of(const Product& product) {
-    return {product.left.extent, product.right.extent, static_cast<int64_t>(product.left.parts.size()),
-            product.left.matrices.has_value(), product.span && product.span->is_cut()};
+    return {product.left.extent,
+            product.right.extent,
+            static_cast<int64_t>(product.left.parts.size()),
+            product.left.matrices.has_value(),
+            product.span && product.span->is_cut(),
+            product.left.matrices ? product.left.matrices->bytes : 2,
+            product.by_blocks};
   }
   /// Elements of k in a block.
-  int64_t step() const { return matrices ? TensorMap::kBox : Product::kStep; }
+  int64_t step() const { return matrices ? TensorMap::kBoxBytes / bytes : Product::kStep; }
   /// Whether warpgroups take turns: each has every other tile to itself, and what becomes of its elements is done while the other multiplies.
-  bool turns() const { return matrices && rows == 2 * kGroupRows && columns <= 128; }
+  bool turns() const { return matrices && !by_blocks && rows == 2 * kGroupRows && columns <= 128; }
   int64_t groups() const { return rows / kGroupRows; }
   /// Rows of a tile that a warpgroup has.
   int64_t group_rows() const { return turns() ? rows : kGroupRows; }
+  /// Elements of k that an instruction multiplies.
+  int64_t deep() const { return 32 / bytes; }
   /// Elements of the result that a thread has.
   int64_t sums() const { return group_rows() * columns / kGroup; }
   int64_t threads() const { return (groups() + 1) * kGroup; }
   /// Blocks that a multiprocessor has at once: two where the registers of both suffice for their sums.
-  int64_t resident() const { return groups() == 1 && columns <= 192 ? 2 : 1; }
+  int64_t resident() const { return groups() == 1 && columns <= (by_blocks ? 128 : 192) ? 2 : 1; }
   /// Of one part of the left operand's block, and of the right one's.
-  int64_t left_bytes() const { return rows * step() * 2; }
-  int64_t right_bytes() const { return columns * step() * 2; }
+  int64_t left_bytes() const { return rows * step() * bytes; }
+  int64_t right_bytes() const { return columns * step() * bytes; }
   int64_t stage_bytes() const { return parts * (left_bytes() + right_bytes()); }
   /// A stage has two barriers of 8 bytes, behind all stages. A block has a kilobyte that is not its own.
   int64_t stages() const {

@@ -12,6 +12,7 @@ namespace {
 
 // Scalar operators for each element. Of half types the multiplications take a sixth of the time, and no function hides behind them.
 constexpr double kProductOps = 400, kHalfProductOps = 24;
+constexpr int64_t kScaledColumns = 128;
 constexpr int64_t kSideBySide = 8;  // rows of tiles that are done side by side, for what they share in the cache
 
 class ProductEmitter {
@@ -31,7 +32,7 @@ class ProductEmitter {
     const Tiles left = tiles_of(0), right = tiles_of(parts);
     NestPlan plan;
     Expr first = ctx().constant(0);  // matrix of the batch
-    const bool by_rows = parts == 1 && node_.operands.size() > 3, by_inner = parts == 1 && node_.operands.size() == 3;
+    const bool by_rows = node_.form == ProductKind::kRows, by_inner = node_.form == ProductKind::kInner;
     for (size_t d = 0; d < batch; ++d) {
       if (!sizes[d].is_const(1)) plan.outer.push_back({at[d], sizes[d], LoopKind::kParallel, at[d], Expr()});
       first = first * sizes[d] + at[d];
@@ -55,10 +56,13 @@ class ProductEmitter {
       product.right = side(parts, first, column);
       if (by_inner) product.span = part_of_inner(first, sizes[0]);
     }
+    if (node_.form == ProductKind::kScaled) give_scales(product);
     s_.note(s_.name_of(value_),
-            str_cat(parts == 1 ? "a product of half types" : "six products of bfloat16 parts, added as float32",
+            str_cat(node_.form == ProductKind::kScaled ? "a product of 8-bit floats"
+                    : parts == 1                       ? "a product of half types"
+                                                       : "six products of bfloat16 parts, added as float32",
                     ", in tiles of ", product.left.extent, " x ", product.right.extent,
-                    by_rows || by_inner ? ", by groups" : ""));
+                    by_rows || by_inner ? ", by groups" : "", product.by_blocks ? ", summed by blocks" : ""));
     nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
       return read(v, indices, mask);
     };
@@ -67,7 +71,7 @@ class ProductEmitter {
     store_members(s_, nest_, group_);
     nest_.close_product(std::move(product));
     for (size_t i = 0; i < plan.outer.size(); ++i) nest_.close_loop({});
-    Expr work = ctx().constant(2 * (parts == 1 ? TensorMap::kBox : Product::kStep)) * left.blocks;
+    Expr work = ctx().constant(2 * (parts == 1 ? step() : Product::kStep)) * left.blocks;
     for (const Expr size : sizes) work = work * size;
     finish_kernel(s_, nest_, std::move(kernel_), plan, s_.simplify(work));
   }
@@ -97,6 +101,29 @@ class ProductEmitter {
     product.right = matrix_side(1, whole_number(4, row_tile, right.sizes[0]), column_tile);
     const Expr inner = whole_number(5, row_tile, s_.simplify(left.sizes[1] + one));
     product.span = Product::Span{ctx().constant(0), inner};
+  }
+
+  /// What a block's sum is multiplied with. Tiles have whole columns of scales.
+  void give_scales(Product& product) {
+    product.by_blocks = std::get<bool>(std::get<Scalar>(node_.node().args[4]));
+    if (node_.operands.size() == 2) return;
+    const auto view = [&](size_t i) {
+      const std::optional<ViewOf> found = affine_view(s_, node_.operands[i]);
+      if (!found) throw Unsupported("scales of a product lie otherwise than they did");
+      return *found;
+    };
+    const auto known = [](Expr e) { return e.const_value(); };
+    const auto constant = [&](Expr e) { return ctx().constant(known(e)); };
+    const ViewOf left = view(2), right = view(3);
+    const Expr column = s_.simplify(ctx().floordiv(product.right.first, ctx().constant(kScaledColumns)));
+    Product::Scales& s = product.scales.emplace();
+    s.left = nest_.buffer_arg(memory_of(s_, node_.operands[2]).buffer, false);
+    s.right = nest_.buffer_arg(memory_of(s_, node_.operands[3]).buffer, false);
+    s.left_row = known(left.strides[0]);
+    s.left_block = known(left.strides[1]);
+    s.right_block = known(right.strides[0]);
+    s.left_index = s_.simplify(constant(left.offset) + product.left.first * constant(left.strides[0]));
+    s.right_index = s_.simplify(constant(right.offset) + column * constant(right.strides[1]));
   }
 
   /// Between the end of the group before and that of this one.
@@ -141,8 +168,10 @@ class ProductEmitter {
     if (product_parts(node_) > 1) return {sizes[sizes.size() - 6], sizes[sizes.size() - 5]};
     const Expr tile = ctx().constant(extent_of(from));
     return {s_.simplify(ctx().ceildiv(sizes[sizes.size() - 2], tile)),
-            s_.simplify(ctx().ceildiv(sizes.back(), ctx().constant(TensorMap::kBox)))};
+            s_.simplify(ctx().ceildiv(sizes.back(), ctx().constant(step())))};
   }
+  /// Elements of k in a block of an operand that lies as it is in memory.
+  int64_t step() const { return TensorMap::kBoxBytes / dtype_size(node_.operand(0).dtype); }
   int64_t extent_of(size_t from) const {
     const std::vector<Arg>& args = node_.node().args;
     return std::get<int64_t>(std::get<Scalar>(args[args.size() - (from == 0 ? 2 : 1)]));
@@ -215,6 +244,7 @@ std::optional<Product::Matrices> product_matrices(State& s, ValueId v) {
   if (!view || batch > 1 || s.graph.type(view->base).dtype != type.dtype) return std::nullopt;
   const auto known = [](Expr e) { return e.is_const() ? e.const_value() : -1; };
   Product::Matrices m;
+  m.bytes = dtype_size(type.dtype);
   m.rows = known(type.sizes[batch]);
   m.inner = known(type.sizes[batch + 1]);
   m.row_stride = known(view->strides[batch]);
@@ -226,10 +256,11 @@ std::optional<Product::Matrices> product_matrices(State& s, ValueId v) {
     if (m.batch_stride == 0) m.batches = 1;  // the same one each time
   }
   const auto length = [](int64_t n) { return n > 0 && n <= TensorMap::kLongest; };
-  const auto aligned = [](int64_t n) { return n >= 0 && n % Product::Matrices::kAligned == 0; };
+  const auto aligned = [&](int64_t n) { return n >= 0 && n % m.aligned() == 0; };
   const int64_t far = m.along() ? m.row_stride : m.inner_stride;
-  const bool taken = (m.along() || m.row_stride == 1) && far > 0 && aligned(far) && aligned(m.batch_stride) &&
-                     aligned(m.offset) && length(m.rows) && length(m.inner) && length(m.batches);
+  const bool taken = (m.along() || (m.row_stride == 1 && m.bytes == 2)) && far > 0 && aligned(far) &&
+                     aligned(m.batch_stride) && aligned(m.offset) && length(m.rows) && length(m.inner) &&
+                     length(m.batches);
   return taken ? std::optional(m) : std::nullopt;
 }
 

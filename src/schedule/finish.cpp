@@ -88,6 +88,10 @@ class Detacher {
           use(product->span->first);
           use(product->span->end);
         }
+        if (product->scales) {
+          use(product->scales->left_index);
+          use(product->scales->right_index);
+        }
         define(product->row, product->rows);
         use(product->rows);
         define(product->each->var, product->each->extent);

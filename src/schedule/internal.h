@@ -82,7 +82,10 @@ class alignas(64) LoweredNode final : public LowerContext {
   void scan(ReductionDef def, bool is_reverse) override;
   void scatter(ScatterDef def) override;
   void sort(SortDef def) override;
-  void product() override { kind = Kind::kProduct; }
+  void product(ProductKind of) override {
+    kind = Kind::kProduct;
+    form = of;
+  }
   void attention_scores() override { kind = Kind::kScores; }
   void attention() override { kind = Kind::kAttention; }
   void weighed_product() override { kind = Kind::kWeighed; }
@@ -91,6 +94,7 @@ class alignas(64) LoweredNode final : public LowerContext {
   bool gives_tiles() const { return kind == Kind::kProduct || kind == Kind::kAttention || kind == Kind::kWeighed; }
 
   Kind kind = Kind::kHost;
+  ProductKind form = ProductKind::kWhole;
   bool reverse = false;
   bool written_out = false;        // an element function that was a reduction of a few elements
   const NodeId id;                 // in the graph

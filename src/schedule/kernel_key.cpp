@@ -98,8 +98,8 @@ class KeyWriter {
     all(from, values, places, extent, count, descending);
   }
   void put(const loops::Product::Matrices& m) {
-    const auto& [rows, inner, batches, row_stride, inner_stride, batch_stride, offset, number, interleaved] = m;
-    all(rows, inner, batches, row_stride, inner_stride, batch_stride, offset, number, interleaved);
+    const auto& [rows, inner, batches, row_stride, inner_stride, batch_stride, offset, number, interleaved, bytes] = m;
+    all(rows, inner, batches, row_stride, inner_stride, batch_stride, offset, number, interleaved, bytes);
   }
   void put(const loops::Product::Side& side) {
     const auto& [parts, index, first, extent, matrices] = side;
@@ -109,9 +109,13 @@ class KeyWriter {
     const auto& [first, end] = span;
     all(first, end);
   }
+  void put(const loops::Product::Scales& scales) {
+    const auto& [left, right, left_index, right_index, left_row, left_block, right_block] = scales;
+    all(left, right, left_index, right_index, left_row, left_block, right_block);
+  }
   void put(const loops::Product& product) {
-    const auto& [left, right, blocks, span, row, rows, value, each] = product;
-    all(left, right, blocks, span, row, rows, value, each);
+    const auto& [left, right, blocks, span, by_blocks, scales, row, rows, value, each] = product;
+    all(left, right, blocks, span, by_blocks, scales, row, rows, value, each);
   }
   void put(const loops::Attention::Side& side) {
     const auto& [buffer, rows, width, row_stride, offset, batches, batch_strides, number] = side;

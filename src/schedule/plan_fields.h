@@ -181,7 +181,7 @@ void fields(Io& io, SourceLocation& location) {
 
 template <typename Io>
 void fields(Io& io, loops::TensorMap& map) {
-  auto& [buffer, offset, dims] = map;
+  auto& [buffer, offset, dims, bytes] = map;
   io.number(buffer);
   io.number(offset);
   list(io, dims, [&](loops::TensorMap::Dim& dim) {
@@ -190,6 +190,7 @@ void fields(Io& io, loops::TensorMap& map) {
     io.number(stride);
     io.number(box);
   });
+  io.number(bytes);
 }
 
 template <typename Io>

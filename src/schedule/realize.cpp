@@ -478,8 +478,9 @@ void choose_roots(State& s) {
       case Kind::kProduct:
         for (const ValueId v : node->operands) {
           realise(s, v, wanted);
-          const bool is_matrix = product_parts(*node) == 1 && s.graph.type(v).dim() >= 2;
-          if (is_matrix && !product_matrices(s, v)) make_root(s, v, true);
+          if (product_parts(*node) > 1 || s.graph.type(v).dim() < 2) continue;
+          const bool is_scale = node->form == ProductKind::kScaled && s.graph.type(v).dtype == DType::kFloat32;
+          if (!(is_scale ? affine_view(s, v).has_value() : product_matrices(s, v).has_value())) make_root(s, v, true);
         }
         make_root(s, node->node().outputs[0], false);
         break;

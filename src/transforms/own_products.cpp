@@ -16,54 +16,13 @@
 #include "ops/linear/product_sum.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
+#include "transforms/product_costs.h"
+#include "transforms/scaled_products.h"
 
 namespace tatara {
 namespace {
 
-/// Tiles, and what they cost (measured on an H200). Seconds are for each round of tiles, in which all multiprocessors are full.
-struct ProductTileCost {
-  int64_t rows, columns;
-  double rate;     // multiplications and additions a second of a multiprocessor
-  double seconds;  // in which nothing is multiplied
-  double store;  // of a tile's stores, while other warpgroups multiply, where a thread has whole runs of columns; else
-  double store_pairs;  // only pairs
-  double follow_once,
-      follow;  // of what is done with the elements: what nothing hides, and what comes on top for each round
-};
-
-/// What kernels of one form cost.
-struct ProductForm {
-  int64_t parts;
-  std::span<const ProductTileCost> tiles;
-  double begin;      // seconds of a launch, ours or the host's
-  double host_rate;  // of the host's kernels, all of the GPU
-  double host_tile;  // seconds for each round of its tiles
-  double gain;       // at least
-};
-constexpr std::array<ProductTileCost, 3> kFloatTiles = {{{128, 128, 1.05e12, 2.5e-6, 0, 0, 0, 0},
-                                                         {128, 96, 0.95e12, 2.5e-6, 0, 0, 0, 0},
-                                                         {64, 128, 0.9e12, 2.5e-6, 0, 0, 0, 0}}};
-constexpr std::array<ProductTileCost, 3> kHalfTiles = {{{128, 256, 6.1e12, 1.3e-6, 0, 4.3e-6, 0, 5e-6},
-                                                        {128, 128, 5.8e12, 0, 2e-6, 6.7e-6, 4e-6, 1e-6},
-                                                        {64, 128, 4.9e12, 0, 1e-6, 5e-6, 2e-6, 2e-6}}};
-constexpr ProductForm kFloat = {loops::Product::kParts, kFloatTiles, 0, 46e12, 0, 1.05};
-constexpr ProductForm kHalf = {1, kHalfTiles, 3.5e-6, 770e12, 1e-6, 1.02};
-
-constexpr int64_t kRun = 8;                  // columns that a thread may have side by side
-constexpr double kLaunchSeconds = 3e-6;      // of the kernel that makes the parts
-constexpr double kHostSeconds = 4e-6;        // of the host's float32 products beside the multiplications
-constexpr double kPartBytes = 10;            // read and written for each element of an operand
-constexpr double kMostParts = 2e9;           // bytes of scratch memory for the parts of a product
-constexpr double kBandwidth = 3e12;          // bytes a second
-constexpr double kFollowSeconds = 1e-6;      // of a kernel behind the host's product
-constexpr double kFollowBandwidth = 4.4e12;  // of what it reads and writes, much of it in the cache
-constexpr double kHostTile = 128 * 256;      // elements
-
-struct ProductShape {
-  double batch = 1, rows = 1, columns = 1, inner = 1;
-  bool runs = false;      // a thread may have whole runs of columns
-  bool followed = false;  // by what a kernel of ours does with its elements
-};
+constexpr double kMostParts = 2e9;  // bytes of scratch memory for the parts of a product
 
 /// Place of the left operand; the right one follows. -1: no such product.
 int left_of(const Node& node) {
@@ -71,77 +30,9 @@ int left_of(const Node& node) {
   return name == "mm" || name == "bmm" ? 0 : name == "addmm" || name == "baddbmm" ? 1 : -1;
 }
 
-double parts_in(double n, int64_t length) { return std::max(1.0, std::ceil(n / static_cast<double>(length))); }
-
-double seconds(const ProductShape& s, const ProductForm& form, const ProductTileCost& tile, int processors) {
-  const loops::ProductLayout layout{tile.rows, tile.columns, form.parts, form.parts == 1};
-  const double tiles = s.batch * parts_in(s.rows, tile.rows) * parts_in(s.columns, tile.columns);
-  const double resident = std::min(static_cast<double>(layout.resident()), std::ceil(tiles / processors));
-  const double rounds = std::ceil(tiles / (resident * processors));
-  const double work = 2.0 * static_cast<double>(tile.rows * tile.columns) * s.inner;
-  const double multiply = work * resident / tile.rate + tile.seconds;
-  if (form.parts > 1) {
-    const double parts = s.batch * s.inner * (s.rows + s.columns) * kPartBytes / kBandwidth + kLaunchSeconds;
-    return rounds * multiply + parts;
-  }
-  const double store = s.runs ? tile.store : tile.store_pairs;
-  const double round = layout.turns() ? std::max(multiply, (multiply + store) / 2) : multiply + store;
-  return form.begin + rounds * round + (s.followed ? tile.follow_once + rounds * tile.follow : 0);
-}
-
-double host_seconds(const ProductShape& s, const ProductForm& form, int processors) {
-  const double work = 2 * s.batch * s.rows * s.columns * s.inner / form.host_rate;
-  if (form.parts > 1) return work + kHostSeconds;
-  const double elements = s.batch * s.rows * s.columns;
-  const double follow = s.followed ? kFollowSeconds + 4 * elements / kFollowBandwidth : 0;
-  return work + form.begin + form.host_tile * std::ceil(elements / kHostTile / processors) + follow;
-}
-
-/// The fastest tile; none where the host's kernels are faster.
-std::optional<ProductTileCost> choose_tile(const ProductShape& s, const ProductForm& form, int processors) {
-  const auto best =
-      std::min_element(form.tiles.begin(), form.tiles.end(), [&](const ProductTileCost& a, const ProductTileCost& b) {
-        return seconds(s, form, a, processors) < seconds(s, form, b, processors);
-      });
-  if (seconds(s, form, *best, processors) * form.gain > host_seconds(s, form, processors)) return std::nullopt;
-  return *best;
-}
-
-/// Whether the copy engine takes the operand's memory, as far as its type tells.
-bool lies_aligned(const TensorType& type, size_t batch) {
-  const auto aligned = [](Expr e) { return e.is_const() && e.const_value() % loops::Product::Matrices::kAligned == 0; };
-  const Expr rows = type.strides[batch], columns = type.strides[batch + 1];
-  if (batch == 1 && !aligned(type.strides[0])) return false;
-  return (columns.is_const(1) && aligned(rows)) || (rows.is_const(1) && aligned(columns));
-}
-
-/// Whether no view on the way to the operand's memory begins between the places where the copy engine may.
-bool begins_aligned(const Graph& g, ValueId v) {
-  for (NodeId made = g.value(v).producer; made >= 0; made = g.value(v).producer) {
-    const Node& node = g.node(made);
-    if (node.op->kind != OpKind::kView) return true;
-    v = std::get<TensorArg>(node.args[0]).value;
-    if (node.op->name != "slice" && node.op->name != "select") continue;
-    const auto number = [&](size_t i) -> std::optional<int64_t> {
-      if (std::holds_alternative<NoneArg>(node.args[i])) return 0;
-      const auto* scalar = std::get_if<Scalar>(&node.args[i]);
-      if (scalar == nullptr) return std::nullopt;
-      if (const auto* n = std::get_if<int64_t>(scalar)) return *n;
-      const auto* e = std::get_if<Expr>(scalar);
-      return e != nullptr && e->is_const() ? std::optional(e->const_value()) : std::nullopt;
-    };
-    const std::optional<int64_t> dim = number(1), begin = number(2);
-    const TensorType& type = g.type(v);
-    if (!dim || !begin || *dim < 0 || *dim >= type.dim()) return false;
-    const Expr stride = type.strides[static_cast<size_t>(*dim)];
-    if (!stride.is_const() || *begin * stride.const_value() % loops::Product::Matrices::kAligned != 0) return false;
-  }
-  return true;
-}
-
 const ProductForm* form_for(DType dtype, const PassOptions& options) {
-  if (dtype == DType::kFloat32) return options.float32_products ? &kFloat : nullptr;
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? &kHalf : nullptr;
+  if (dtype == DType::kFloat32) return options.float32_products ? &kFloatProducts : nullptr;
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? &kHalfProducts : nullptr;
 }
 
 struct ProductChoice {
@@ -163,7 +54,7 @@ std::optional<ProductChoice> choice_for(const Graph& g, const Node& node, bool f
   const size_t batch = out.sizes.size() - 2;
   const TensorType& a = g.type(operand->value);
   const TensorType& b = g.type(other->value);
-  const bool runs = known(out.sizes[batch + 1]) != 0 && out.sizes[batch + 1].const_value() % kRun == 0;
+  const bool runs = known(out.sizes[batch + 1]) != 0 && out.sizes[batch + 1].const_value() % kProductRun == 0;
   const ProductShape shape{batch == 0 ? 1 : known(out.sizes[0]),
                            known(out.sizes[batch]),
                            known(out.sizes[batch + 1]),
@@ -218,14 +109,6 @@ Arg operand_parts(GraphBuilder& b, ValueId matrix, int64_t tile, int64_t count) 
   return parts;
 }
 
-/// The last two dims exchanged.
-ValueId with_turned_matrices(GraphBuilder& b, ValueId x) {
-  std::vector<int64_t> order;
-  for (int64_t d = 0; d < b.type(x).dim(); ++d) order.push_back(d);
-  std::swap(order[order.size() - 1], order[order.size() - 2]);
-  return b.permute(x, order);
-}
-
 ValueId own_product(GraphBuilder& b, const std::vector<Arg>& args, size_t left, const ProductChoice& choice,
                     const TensorType& type) {
   const ValueId x = std::get<TensorArg>(args[left]).value, y = std::get<TensorArg>(args[left + 1]).value;
@@ -238,17 +121,6 @@ ValueId own_product(GraphBuilder& b, const std::vector<Arg>& args, size_t left, 
 }
 
 // ---- Groups ------------------------------------------------------------------------------------------------------------
-
-/// Whether a matrix, or a batch of them, may be an operand as it lies in memory.
-bool is_operand(const Graph& g, ValueId v, DType dtype) {
-  const TensorType& type = g.type(v);
-  const auto rank = static_cast<size_t>(type.dim());
-  if (type.dtype != dtype || (rank != 2 && rank != 3)) return false;
-  for (const Expr size : type.sizes) {
-    if (!size.is_const() || size.const_value() <= 0) return false;
-  }
-  return lies_aligned(type, rank - 2) && begins_aligned(g, v);
-}
 
 /// Products of groups of rows with a matrix each, and sums over groups of the inner dimension.
 class GroupedProducts {
@@ -270,7 +142,7 @@ class GroupedProducts {
     const ValueId x = tensors[0], y = tensors[1];
     offs_ = tensors[2];
     dtype_ = b_.type(x).dtype;
-    if (form_for(dtype_, {}) != &kHalf || b_.type(x).device.kind != DeviceKind::kCuda) return {};
+    if (form_for(dtype_, {}) != &kHalfProducts || b_.type(x).device.kind != DeviceKind::kCuda) return {};
     if (!b_.type(offs_).sizes[0].is_const() || b_.type(offs_).device != b_.type(x).device) return {};
     if (is_backward) {
       const ValueId g = tensors[3];
@@ -287,14 +159,14 @@ class GroupedProducts {
   int64_t groups() const { return b_.type(offs_).sizes[0].const_value(); }
 
   bool both(ValueId x, ValueId y) const {
-    return is_operand(b_.graph(), x, dtype_) && is_operand(b_.graph(), y, dtype_) &&
+    return is_product_operand(b_.graph(), x, dtype_) && is_product_operand(b_.graph(), y, dtype_) &&
            size(x, static_cast<size_t>(b_.type(x).dim()) - 1) == size(y, static_cast<size_t>(b_.type(y).dim()) - 2);
   }
 
   /// The tile that is fastest where groups have equally many rows.
   template <typename Cost>
   const ProductTileCost& fastest(Cost cost) const {
-    return *std::min_element(kHalfTiles.begin(), kHalfTiles.end(),
+    return *std::min_element(kHalfProducts.tiles.begin(), kHalfProducts.tiles.end(),
                              [&](const ProductTileCost& a, const ProductTileCost& b) { return cost(a) < cost(b); });
   }
 
@@ -311,8 +183,8 @@ class GroupedProducts {
     const auto per_group = static_cast<double>(rows) / static_cast<double>(groups());
     const auto of = [](int64_t n) { return static_cast<double>(n); };
     const ProductTileCost& tile = fastest([&](const ProductTileCost& t) {
-      const ProductShape shape{of(groups()), per_group, of(columns), of(inner), columns % kRun == 0, false};
-      return seconds(shape, kHalf, t, processors_);
+      const ProductShape shape{of(groups()), per_group, of(columns), of(inner), columns % kProductRun == 0, false};
+      return seconds(shape, kHalfProducts, t, processors_);
     });
     ExprContext& ctx = b_.ctx();
     const Expr total = ctx.constant(rows);
@@ -335,9 +207,9 @@ class GroupedProducts {
     const int64_t rows = size(x, 0), columns = size(y, 1);
     const auto of = [](int64_t n) { return static_cast<double>(n); };
     const ProductTileCost& tile = fastest([&](const ProductTileCost& t) {
-      const ProductShape shape{of(groups()),        of(rows), of(columns), of(size(x, 1)) / of(groups()),
-                               columns % kRun == 0, false};
-      return seconds(shape, kHalf, t, processors_);
+      const ProductShape shape{
+          of(groups()), of(rows), of(columns), of(size(x, 1)) / of(groups()), columns % kProductRun == 0, false};
+      return seconds(shape, kHalfProducts, t, processors_);
     });
     ExprContext& ctx = b_.ctx();
     return product("inner_product", x, y, TensorList{{offs_}},
@@ -360,13 +232,14 @@ Graph own_products(const Graph& graph, const PassOptions& options) {
     const std::vector<bool> followed = followed_values(g);
     for (const Node& node : g.nodes()) {
       const bool nothing = left_of(node) == 1 && is_factor(node.args[4], 0);
-      const bool goes_on = left_of(node) >= 0 && followed[static_cast<size_t>(node.outputs[0])];
+      const bool goes_on = node.outputs.size() == 1 && followed[static_cast<size_t>(node.outputs[0])];
       const std::optional<ProductChoice> choice = nothing ? std::nullopt : choice_for(g, node, goes_on, options);
       GraphBuilder b(copy.to());
       b.set_location(node.location);
       const size_t first_new = copy.to().num_nodes();
       if (!choice) {
-        const std::vector<ValueId> made = GroupedProducts(copy, b, options.product_processors).results(node);
+        std::vector<ValueId> made = GroupedProducts(copy, b, options.product_processors).results(node);
+        if (made.empty()) made = scaled_products(copy, b, node, goes_on, options.product_processors);
         if (made.empty()) copy.copy(node);
         for (size_t i = 0; i < made.size(); ++i) {
           copy.set(node.outputs[i], with_type(copy, made[i], g.type(node.outputs[i]), first_new));

@@ -324,10 +324,10 @@ class EagerLowering final : public LowerContext {
   }
   void reduction(ReductionDef def) override { fold(def, false, false); }
   void scan(ReductionDef def, bool reverse) override { fold(def, true, reverse); }
-  void product() override { throw InternalError("a product that passes for GPUs make"); }
-  void attention_scores() override { product(); }
-  void attention() override { product(); }
-  void weighed_product() override { product(); }
+  void product(ProductKind) override { throw InternalError("a product that passes for GPUs make"); }
+  void attention_scores() override { product(ProductKind::kWhole); }
+  void attention() override { product(ProductKind::kWhole); }
+  void weighed_product() override { product(ProductKind::kWhole); }
   void sort(SortDef) override { throw Unsupported("sorting, in the reference"); }
   void scatter(ScatterDef def) override {
     Data& out = results_.at(0);

@@ -28,6 +28,8 @@ constexpr Allowed kAllowed[] = {
     {"transforms/online_softmax.cpp", "*", "matches a pattern: maximum, exponent, sum"},
     {"transforms/align_matmuls.cpp", "*", "matches a pattern: a product and how its operands were made"},
     {"transforms/own_products.cpp", "*", "matches a pattern: products that the host has four names for"},
+    {"transforms/product_costs.cpp", "slice select", "matches a pattern: where the memory of an operand begins"},
+    {"transforms/scaled_products.cpp", "*", "matches a pattern: a product with scales"},
     {"transforms/thin_products.cpp", "*", "matches a pattern: products, and how packed weights become matrices"},
     {"transforms/unpacked_parts.cpp", "slice_scatter copy",
      "matches a pattern: writes that fill a weight part by part"},

@@ -12,7 +12,7 @@ using namespace loops;
 
 namespace {
 
-constexpr int kDeep = 16;  // elements of k that an instruction multiplies
+constexpr int64_t kDeepBytes = 32;  // of k, that an instruction multiplies
 constexpr int64_t kRun = ProductLayout::kRun;
 constexpr int64_t kRunBytes = 128;  // of the rows of a group: 8 of them, 16 bytes each
 constexpr int kCascade = 8;         // blocks whose sum is added to that of those before
@@ -168,8 +168,15 @@ void ProductTile::multiply(std::string& locals, std::vector<Reg>& state) {
   blocks_ = scope_.index(product_.blocks);
   std::vector<Operand> given = {{"ptr addrspace(3)", kShared}, {"i64", own_blocks()}};
   if (layout_.cut) given.push_back({"i64", last_block()});
+  find_place();
+  if (product_.scales) give_scales(given);
   values_ = through_blocks(multiplier(), static_cast<size_t>(layout_.sums()), given, state);
-  // Of the threads that multiply, a warp has 16 rows, and four threads beside each other have one of them.
+  if (layout_.parts > 1) mend(locals);
+  if (exchanges()) exchange();
+}
+
+/// Of the threads that multiply, a warp has 16 rows, and four threads beside each other have one of them.
+void ProductTile::find_place() {
   const std::string behind = ir_.binary("sub", "i64", gpu_.threads.lane(), std::to_string(ProductLayout::kGroup));
   const std::string thread =
       layout_.turns() ? ir_.binary("and", "i64", behind, std::to_string(ProductLayout::kGroup - 1)) : behind;
@@ -180,9 +187,39 @@ void ProductTile::multiply(std::string& locals, std::vector<Reg>& state) {
   column_ = ir_.binary("shl", "i64", quarter, interleaved() ? "3" : "1");
   first_row_ = scope_.index(product_.left.first);
   first_column_ = scope_.index(product_.right.first);
-  if (layout_.parts > 1) mend(locals);
-  if (exchanges()) exchange();
 }
+
+/// Where the scales of the thread's two rows are, and that of the columns. Behind the last row there is none.
+void ProductTile::give_scales(std::vector<Operand>& given) {
+  const Product::Scales& s = *product_.scales;
+  const auto at = [&](int buffer, const std::string& index) {
+    const std::string place = ir_.assign("getelementptr float, ptr " + scope_.base(buffer) + ", i64 " + index);
+    given.push_back({"ptr addrspace(1)", ir_.assign("addrspacecast ptr " + place + " to ptr addrspace(1)")});
+  };
+  const std::string last =
+      ir_.binary("sub", "i64", ir_.binary("sub", "i64", scope_.index(product_.rows), "1"), first_row_);
+  const std::string first = scope_.index(s.left_index);
+  ir_.declare("declare i64 @llvm.smin.i64(i64, i64)");
+  for (const int64_t below : {int64_t{0}, kRun}) {
+    const std::string own = ir_.binary("add", "i64", row_, std::to_string(below));
+    const std::string row = ir_.call("@llvm.smin.i64", "i64", "i64 " + own + ", i64 " + last);
+    at(s.left, ir_.binary("add", "i64", first, ir_.binary("mul", "i64", row, std::to_string(s.left_row))));
+  }
+  at(s.right, scope_.index(s.right_index));
+}
+
+namespace {
+
+std::string_view small_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBFloat16: return "bf16";
+    case DType::kFloat8E4M3FN: return "e4m3";
+    case DType::kFloat8E5M2: return "e5m2";
+    default: return "f16";
+  }
+}
+
+}  // namespace
 
 ProductTile::Turn ProductTile::turn(const std::string& first, const std::string& step) {
   const std::vector<Reg> state(2, Reg{"0", false});
@@ -278,7 +315,7 @@ std::string ProductTile::matrix_copies(const Side& side, const std::string& map,
   if (side.matrices->interleaved) {
     p("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [at], [", map, ", {kfirst, ",
       name, "number, ", name, "number, ", name, "number, ", name, "first}], [full];");
-    p("add.u32 at, at, ", side.extent * layout_.step() * 2, ";");
+    p("add.u32 at, at, ", side.extent * TensorMap::kBoxBytes, ";");
     return p.take();
   }
   for (int64_t at = 0; at < (along ? 1 : side.extent); at += TensorMap::kBox) {
@@ -287,7 +324,7 @@ std::string ProductTile::matrix_copies(const Side& side, const std::string& map,
     const std::string place = at > 0 ? "other" : first;
     p("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [at], [", map, ", {",
       along ? "kfirst, " + place : place + ", kfirst", ", ", name, "number}], [full];");
-    const int64_t bytes = (along ? side.extent * layout_.step() : TensorMap::kBox * layout_.step()) * 2;
+    const int64_t bytes = (along ? side.extent : layout_.step()) * TensorMap::kBoxBytes;
     p("add.u32 at, at, ", bytes, ";");
   }
   return p.take();
@@ -300,15 +337,15 @@ ProductTile::Descriptor ProductTile::descriptor(const Side& side) const {
   if (!side.matrices) {
     // From run to run along k, and from group to group of rows; no swizzle.
     const int64_t group = Product::kStep / kRun * kRunBytes;
-    return {field(kRunBytes) << 16 | field(group) << 32, kDeep / kRun * kRunBytes,
+    return {field(kRunBytes) << 16 | field(group) << 32, kDeepBytes / 2 / kRun * kRunBytes,
             ProductLayout::kGroupRows / kRun * group, 0};
   }
   constexpr int64_t kLine = TensorMap::kBoxBytes, kEight = 8 * kLine;
   if (side.matrices->along()) {
-    return {kSwizzle128 | int64_t{1} << 16 | field(kEight) << 32, 2 * kDeep, ProductLayout::kGroupRows * kLine, 0};
+    return {kSwizzle128 | int64_t{1} << 16 | field(kEight) << 32, kDeepBytes, ProductLayout::kGroupRows * kLine, 0};
   }
   const int64_t box = layout_.step() * kLine;  // 64 rows (columns) of all k
-  return {kSwizzle128 | field(box) << 16 | field(kEight) << 32, kDeep * kLine, box, 1};
+  return {kSwizzle128 | field(box) << 16 | field(kEight) << 32, layout_.deep() * kLine, box, 1};
 }
 
 /// Where the other one's blocks are not all there, a parity could be that of two rounds before.
@@ -331,36 +368,34 @@ std::string ProductTile::give_turn() const {
   return p.take();
 }
 
-/// Where there are parts, the sum of a block's products starts from zero and is added in float32: the sums of the tensor cores are cut
-/// off, not rounded, which a few additions bear. Those of some blocks are summed apart, as pairwise sums are, for what rounding leaves.
-std::string ProductTile::multiplier() const {
+/// The same, where those of some blocks are summed first.
+std::string ProductTile::add_to_some(size_t count) {
+  Ptx p;
+  for (size_t i = 0; i < count; ++i) p("add.f32 some", i, ", some", i, ", sum", i, ";");
+  p("and.b32 other, k, ", kCascade - 1, ";");
+  p("setp.ne.u32 p, other, 0;");
+  p("@p bra SOME;");
+  for (size_t i = 0; i < count; ++i) {
+    p("add.f32 $", i, ", $", i, ", some", i, ";");
+    p("mov.f32 some", i, ", 0f00000000;");
+  }
+  p("SOME:");
+  return p.take();
+}
+
+/// Begins to multiply the stage's blocks, into registers of such names and numbers from 0 on.
+std::string ProductTile::multiplications(const std::string& sum) const {
+  const auto type = [&](const Side& side) { return small_type(scope_.buffer(side.parts[0]).dtype); };
   const auto count = static_cast<size_t>(layout_.sums());
-  const bool apart = layout_.parts > 1;
-  const DType dtype = scope_.buffer(product_.left.parts[0]).dtype;
-  const char* const type = dtype == DType::kBFloat16 ? "bf16" : "f16";
-  const auto value = [&](size_t i) { return str_cat("$", i); };
   const auto slices = static_cast<size_t>(layout_.group_rows() / ProductLayout::kGroupRows);
   std::vector<std::string> sums(slices);
   for (size_t i = 0; i < count; ++i) {
     std::string& own = sums[i * slices / count];
-    own += str_cat(own.empty() ? "" : ",", apart ? str_cat("sum", i) : value(i));
+    own += str_cat(own.empty() ? "" : ",", sum, i);
   }
   const Descriptor l = descriptor(product_.left), r = descriptor(product_.right);
   const int64_t left = layout_.left_bytes(), right = layout_.right_bytes();
   Ptx p;
-  p.raw(enter(count + 2, count));
-  if (layout_.cut) p(".reg .b32 from, lines, tail, zero;");
-  if (layout_.cut) p("cvt.u32.u64 tail, $", count + 4, ";");
-  p(".reg .b64 left, right, dleft, dright;");
-  if (apart) p(".reg .f32 sum<", count, ">, some<", count, ">;");
-  p("mov.u32 tid, %tid.x;");
-  p("shr.u32 group, tid, 7;");
-  for (size_t i = 0; i < count; ++i) p("mov.f32 ", value(i), ", 0f00000000;");
-  for (size_t i = 0; apart && i < count; ++i) p("mov.f32 some", i, ", 0f00000000;");
-  p("sub.u32 group, group, 1;");
-  if (layout_.turns()) p.raw(await_turn());
-  p("@!more bra DONE;");
-  p.wait("BLOCK", "full", "parity");
   p("mad.lo.u32 at, stage, ", layout_.stage_bytes(), ", base;");
   p("add.u32 other, at, ", layout_.parts * left, ";");
   if (!layout_.turns()) p("mad.lo.u32 at, group, ", l.group, ", at;");
@@ -370,58 +405,146 @@ std::string ProductTile::multiplier() const {
     p("cvt.u64.u32 ", name, ", ", from, ";");
     p("or.b64 ", name, ", ", name, ", ", fixed, ";");
   }
-  p(apart ? "setp.ne.u32 first, k, k;" : "setp.ne.u32 first, k, 0;");
+  const bool goes_on = layout_.parts == 1 && !layout_.by_blocks;
+  p(goes_on ? "setp.ne.u32 first, k, 0;" : "setp.ne.u32 first, k, k;");
   p("wgmma.fence.sync.aligned;");
   bool begun = false;
   for (const auto& [a, b] : terms_of(layout_.parts)) {
-    for (int64_t i = 0; i < layout_.step() / kDeep; ++i) {
+    for (int64_t i = 0; i < layout_.step() / layout_.deep(); ++i) {
       p("add.u64 dright, right, ", (b * right + i * r.deep) >> 4, ";");
       for (size_t slice = 0; slice < slices; ++slice) {
         p("add.u64 dleft, left, ", (a * left + i * l.deep + static_cast<int64_t>(slice) * l.group) >> 4, ";");
-        p("wgmma.mma_async.sync.aligned.m64n", layout_.columns, "k16.f32.", type, ".", type, " {", sums[slice],
-          "}, dleft, dright, first, 1, 1, ", l.turned, ", ", r.turned, ";");
+        const std::string turned = layout_.bytes == 1 ? "" : str_cat(", ", l.turned, ", ", r.turned);
+        p("wgmma.mma_async.sync.aligned.m64n", layout_.columns, "k", layout_.deep(), ".f32.", type(product_.left), ".",
+          type(product_.right), " {", sums[slice], "}, dleft, dright, first, 1, 1", turned, ";");
       }
       if (!begun) p("setp.eq.u32 first, k, k;");
       begun = true;
     }
   }
   p("wgmma.commit_group.sync.aligned;");
+  return p.take();
+}
+
+/// By the thread that says so for its warpgroup: the stage of the block before, where there was one, may be loaded again.
+std::string ProductTile::free_stage(const char* blocks) {
+  Ptx p;
   p("and.b32 other, tid, 127;");
   p("setp.eq.u32 p, other, 0;");
-  if (apart) {
+  p("setp.ne.and.u32 p, ", blocks, ", 0, p;");
+  p("@p mbarrier.arrive.shared::cta.b64 _, [empty];");
+  return p.take();
+}
+
+// ---- Sums by blocks ----------------------------------------------------------------------------------------------------
+// Blocks go into two sets of registers in turn, "even" and "odd": what one has is added up while the tensor cores fill the other.
+
+/// Goes through all blocks. `scales`: the number of the operand with the place of the first row's scale; the second one's and the columns'
+/// follow.
+std::string ProductTile::sum_by_blocks(size_t scales) const {
+  const auto count = static_cast<size_t>(layout_.sums());
+  Ptx p;
+  p(".reg .f32 even<", count, ">, odd<", count, ">;");
+  for (size_t i = 0; i < count; ++i) p("mov.f32 odd", i, ", 0f00000000;");
+  if (product_.scales) {
+    p(".reg .f32 evenscale<3>, oddscale<3>;");
+    p(".reg .b64 scaleat<3>;");
+    for (size_t i = 0; i < 3; ++i) p("mov.u64 scaleat", i, ", $", scales + i, ";");
+    for (size_t i = 0; i < 3; ++i) p("mov.f32 oddscale", i, ", 0f00000000;");
+  }
+  p("@!more bra DONE;");
+  for (const bool is_odd : {false, true}) {
+    const std::string own = is_odd ? "odd" : "even", other = is_odd ? "even" : "odd";
+    p(own, "BLOCK:");
+    if (product_.scales) p.raw(load_scales(own));
+    p.wait(own + "FULL", "full", "parity");
+    p.raw(multiplications(own));
+    p("wgmma.wait_group.sync.aligned 1;");
+    p.raw(free_stage("k"));
+    p("add.u32 empty, full, 8;");
+    advance(p, layout_.stages());
+    p.raw(add_block(other));
+    p(is_odd ? "@more bra evenBLOCK;" : "@!more bra LAST;");
+  }
+  p("wgmma.wait_group.sync.aligned 0;");
+  p.raw(add_block("odd"));
+  p("bra END;");
+  p("LAST:");
+  p("wgmma.wait_group.sync.aligned 0;");
+  p.raw(add_block("even"));
+  p("END:");
+  p.raw(free_stage("blocks"));
+  p("DONE:");
+  return p.take();
+}
+
+std::string ProductTile::add_block(const std::string& set) const {
+  Ptx p;
+  for (const int row : {0, 1}) {
+    if (product_.scales) p("mul.f32 ", set, "scale", row, ", ", set, "scale", row, ", ", set, "scale2;");
+  }
+  for (size_t i = 0; i < static_cast<size_t>(layout_.sums()); ++i) {
+    if (product_.scales) {
+      p("fma.rn.f32 $", i, ", ", set, i, ", ", set, "scale", i % 4 / 2, ", $", i, ";");
+    } else {
+      p("add.f32 $", i, ", $", i, ", ", set, i, ";");
+    }
+  }
+  return p.take();
+}
+
+/// Before the block is multiplied, so that nothing waits for them: those of two rows, and the columns'.
+std::string ProductTile::load_scales(const std::string& set) const {
+  const Product::Scales& s = *product_.scales;
+  Ptx p;
+  for (size_t i = 0; i < 3; ++i) {
+    p("ld.global.nc.f32 ", set, "scale", i, ", [scaleat", i, "];");
+    p("add.u64 scaleat", i, ", scaleat", i, ", ", 4 * (i < 2 ? s.left_block : s.right_block), ";");
+  }
+  return p.take();
+}
+
+/// Where there are parts, the sum of a block's products starts from zero and is added in float32: the sums of the tensor cores are cut
+/// off, not rounded, which a few additions bear. Those of some blocks are summed apart, as pairwise sums are, for what rounding leaves.
+std::string ProductTile::multiplier() const {
+  const auto count = static_cast<size_t>(layout_.sums());
+  const bool cascades = layout_.parts > 1;
+  Ptx p;
+  p.raw(enter(count + 2, count));
+  if (layout_.cut) p(".reg .b32 from, lines, tail, zero;");
+  if (layout_.cut) p("cvt.u32.u64 tail, $", count + 4, ";");
+  p(".reg .b64 left, right, dleft, dright;");
+  if (cascades) p(".reg .f32 sum<", count, ">, some<", count, ">;");
+  p("mov.u32 tid, %tid.x;");
+  p("shr.u32 group, tid, 7;");
+  for (size_t i = 0; i < count; ++i) p("mov.f32 $", i, ", 0f00000000;");
+  for (size_t i = 0; cascades && i < count; ++i) p("mov.f32 some", i, ", 0f00000000;");
+  p("sub.u32 group, group, 1;");
+  if (layout_.by_blocks) return p.take() + sum_by_blocks(count + 4) + leave(count);
+  if (layout_.turns()) p.raw(await_turn());
+  p("@!more bra DONE;");
+  p.wait("BLOCK", "full", "parity");
+  p.raw(multiplications(cascades ? "sum" : "$"));
+  if (cascades) {
     p("wgmma.wait_group.sync.aligned 0;");
     p("add.u32 empty, full, 8;");
-    p("@p mbarrier.arrive.shared::cta.b64 _, [empty];");
+    p.raw(free_stage("blocks"));
   } else {
     // The block before is done: the tensor cores always have one to go on with.
     p("wgmma.wait_group.sync.aligned 1;");
-    p("setp.ne.and.u32 p, k, 0, p;");
-    p("@p mbarrier.arrive.shared::cta.b64 _, [empty];");
+    p.raw(free_stage("k"));
     p("add.u32 empty, full, 8;");
   }
   advance(p, layout_.stages());
-  if (apart) {
-    for (size_t i = 0; i < count; ++i) p("add.f32 some", i, ", some", i, ", sum", i, ";");
-    p("and.b32 other, k, ", kCascade - 1, ";");
-    p("setp.ne.u32 p, other, 0;");
-    p("@p bra SOME;");
-    for (size_t i = 0; i < count; ++i) {
-      p("add.f32 ", value(i), ", ", value(i), ", some", i, ";");
-      p("mov.f32 some", i, ", 0f00000000;");
-    }
-    p("SOME:");
-  }
+  if (cascades) p.raw(add_to_some(count));
   p("@more bra BLOCK;");
-  for (size_t i = 0; apart && i < count; ++i) p("add.f32 ", value(i), ", ", value(i), ", some", i, ";");
+  for (size_t i = 0; cascades && i < count; ++i) p("add.f32 $", i, ", $", i, ", some", i, ";");
   // Without any block there is no stage to give back.
   p("DONE:");
   if (layout_.turns()) p.raw(give_turn());
-  if (!apart) {
+  if (!cascades) {
     p("wgmma.wait_group.sync.aligned 0;");
-    p("and.b32 other, tid, 127;");
-    p("setp.eq.u32 p, other, 0;");
-    p("setp.ne.and.u32 p, blocks, 0, p;");
-    p("@p mbarrier.arrive.shared::cta.b64 _, [empty];");
+    p.raw(free_stage("blocks"));
   }
   return p.take() + leave(count);
 }

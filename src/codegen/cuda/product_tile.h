@@ -72,6 +72,14 @@ class ProductTile {
   std::string await_turn() const;
   std::string give_turn() const;
   void exchange();
+  void find_place();
+  void give_scales(std::vector<Operand>& given);
+  static std::string add_to_some(size_t count);
+  std::string multiplications(const std::string& sum) const;
+  static std::string free_stage(const char* blocks);
+  std::string sum_by_blocks(size_t scales) const;
+  std::string add_block(const std::string& set) const;
+  std::string load_scales(const std::string& set) const;
   std::string enter(size_t first, size_t state) const;
   std::string leave(size_t state) const;
   std::string loader() const;

@@ -95,6 +95,14 @@ struct SortDef {
   int places = 1;  // int64
 };
 
+/// Arguments of a product end with the rows and the columns of a tile.
+enum class ProductKind : uint8_t {
+  kWhole,  // lists of parts of both operands
+  kRows,  // then a list of what tiles of rows have: the first row, the end, the matrix, and how much of the inner dimension
+  kInner,  // then where each group of the inner dimension ends, one product for each
+  kScaled,  // of one-byte elements: then a list of both operands' scales (empty: none), sizes, and whether blocks are summed apart
+};
+
 class LowerContext {
  public:
   virtual ~LowerContext() = default;
@@ -121,7 +129,7 @@ class LowerContext {
   /// The host's kernel runs where the target or the row's length does not suit.
   virtual void sort(SortDef def) = 0;
   /// Output 0, [batch..., rows, columns], is the product of operands in blocks (loops::Product): first those of the left one's parts.
-  virtual void product() = 0;
+  virtual void product(ProductKind form = ProductKind::kWhole) = 0;
   /// Output 0, [batch, heads, rows, keys], has the products of rows of queries and keys. It never lies in memory: what reads it is part of
   /// the kernel of an attention.
   virtual void attention_scores() = 0;

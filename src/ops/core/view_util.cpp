@@ -231,7 +231,7 @@ class MapCapture : public LowerContext {
   void scan(ReductionDef, bool) override {}
   void scatter(ScatterDef) override {}
   void sort(SortDef) override {}
-  void product() override {}
+  void product(ProductKind) override {}
   void attention_scores() override {}
   void attention() override {}
   void weighed_product() override {}

@@ -230,12 +230,12 @@ void register_grouped_products(OpRegistry& r) {
   r.add(
       make_op({"rows_product", OpKind::kIndexing,
                "(Tensor[] left, Tensor[] right, Tensor[] groups, SymInt[] size, int rows, int columns) -> Tensor", ""},
-              own_meta, nullptr, [](LowerContext& c) { c.product(); }));
+              own_meta, nullptr, [](LowerContext& c) { c.product(ProductKind::kRows); }));
   // Matrices of the batch are sums over the parts of k that belong to each group; `groups`: offs.
   r.add(
       make_op({"inner_product", OpKind::kIndexing,
                "(Tensor[] left, Tensor[] right, Tensor[] groups, SymInt[] size, int rows, int columns) -> Tensor", ""},
-              own_meta, nullptr, [](LowerContext& c) { c.product(); }));
+              own_meta, nullptr, [](LowerContext& c) { c.product(ProductKind::kInner); }));
 }
 
 }  // namespace tatara

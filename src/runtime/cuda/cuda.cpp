@@ -190,6 +190,9 @@ void* current_stream(int device) {
 }
 
 std::string assemble(std::string_view ptx, const GpuTarget& target, std::string* note) {
+  // Of a program that it might link with others the linker does not know how many registers a warp has once threads gave some away, and
+  // keeps sums in memory that would fit. The driver compiles it as a whole.
+  if (ptx.find("setmaxnreg") != std::string_view::npos) return std::string(ptx);
   const std::optional<Linker>& l = linker();
   if (!l) {
     if (note != nullptr) *note = "nvJitLink is not found: the driver compiles kernels, on one core";
@@ -301,7 +304,8 @@ std::vector<uint32_t> list_table(const LaunchArguments& arguments) {
 namespace {
 
 // Numbers of the driver's interface (CUDA Driver API manual, "Tensor Map Object Management").
-constexpr int kMapUint16 = 1, kMapNotInterleaved = 0, kMapSwizzle128 = 3, kMapPromote256 = 3, kMapZeroFill = 0;
+constexpr int kMapUint8 = 0, kMapUint16 = 1, kMapNotInterleaved = 0, kMapSwizzle128 = 3, kMapPromote256 = 3,
+              kMapZeroFill = 0;
 
 using EncodeTiled = Result(void* map, int type, uint32_t rank, void* address, const uint64_t* sizes,
                            const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
@@ -319,21 +323,21 @@ std::vector<EncodedMap> encoded_maps(const LaunchArguments& arguments) {
   for (size_t i = 0; i < encoded.size(); ++i) {
     const loops::TensorMap& map = arguments.maps[i];
     if (encode_tiled() == nullptr) throw Unsupported("the NVIDIA driver lacks cuTensorMapEncodeTiled");
-    constexpr uint64_t kBytes = 2;  // of an element
+    const auto bytes = static_cast<uint64_t>(map.bytes);
     std::vector<uint64_t> sizes, strides;
     std::vector<uint32_t> box;
     for (const auto& [size, stride, taken] : map.dims) {
       sizes.push_back(static_cast<uint64_t>(size));
-      if (sizes.size() > 1) strides.push_back(static_cast<uint64_t>(stride) * kBytes);
+      if (sizes.size() > 1) strides.push_back(static_cast<uint64_t>(stride) * bytes);
       box.push_back(static_cast<uint32_t>(taken));
     }
     const std::vector<uint32_t> each(box.size(), 1);
-    auto* const from = static_cast<std::byte*>(arguments.buffers[static_cast<size_t>(map.buffer)]) +
-                       map.offset * static_cast<int64_t>(kBytes);
-    check<Unsupported>(
-        encode_tiled()(&encoded[i], kMapUint16, static_cast<uint32_t>(box.size()), from, sizes.data(), strides.data(),
-                       box.data(), each.data(), kMapNotInterleaved, kMapSwizzle128, kMapPromote256, kMapZeroFill),
-        "describing an operand of a product to the copy engine");
+    auto* const from =
+        static_cast<std::byte*>(arguments.buffers[static_cast<size_t>(map.buffer)]) + map.offset * map.bytes;
+    check<Unsupported>(encode_tiled()(&encoded[i], map.bytes == 1 ? kMapUint8 : kMapUint16,
+                                      static_cast<uint32_t>(box.size()), from, sizes.data(), strides.data(), box.data(),
+                                      each.data(), kMapNotInterleaved, kMapSwizzle128, kMapPromote256, kMapZeroFill),
+                       "describing an operand of a product to the copy engine");
   }
   return encoded;
 }
