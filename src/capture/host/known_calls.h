@@ -66,6 +66,7 @@ enum class SpecialCall : uint8_t {
   kGeneratorState,  ///< torch.get_rng_state, set_rng_state and manual_seed
   kOtherWords,      ///< what a function of the package says in other words, for some operands
   kOfGenerator,     ///< methods of torch.Generator that read or set its state
+  kOfRandom,        ///< those of random.Random that draw a number or seed it
 };
 
 /// What a function in C does, as far as a trace is concerned.

@@ -212,6 +212,12 @@ bool is_numpy_generator(PyObject* object) {
   return name == "numpy.random.mtrand.RandomState" || name == "numpy.random._generator.Generator";
 }
 
+bool is_python_random_class(PyObject* type) {
+  if (!PyType_Check(type) || std::string_view(reinterpret_cast<PyTypeObject*>(type)->tp_name) != "Random") return false;
+  PyObject* const module = PyDict_GetItemString(PyImport_GetModuleDict(), "random");
+  return module != nullptr && PyDict_GetItemString(PyModule_GetDict(module), "Random") == type;
+}
+
 bool is_c_iterator(PyObject* object) {
   static PyObject* const name = PyUnicode_InternFromString("__next__");
   if (Py_TYPE(object)->tp_iternext == nullptr) return false;

@@ -56,6 +56,8 @@ bool is_builtin_iterator(PyObject* object);
 bool is_c_iterator(PyObject* object);
 /// A generator of np.random's, of either kind.
 bool is_numpy_generator(PyObject* object);
+/// random.Random itself, and no class that a program makes of it.
+bool is_python_random_class(PyObject* type);
 /// Made by a class statement: types in C may be on the heap too, but are immutable there.
 bool is_python_class(const PyTypeObject* type);
 /// For messages: the object's repr, cut short.

@@ -184,10 +184,28 @@ void Transaction::keep_generator(PyObject* generator) {
   changes_.push_back(std::move(change));
 }
 
+/// getstate() and setstate() go by 625 objects. In C it is plain data behind the head, and one attribute has what gauss() keeps.
+void Transaction::keep_python_generator(PyObject* generator) {
+  PyTypeObject* const base = Py_TYPE(generator)->tp_base;
+  const auto head = static_cast<Py_ssize_t>(sizeof(PyObject));
+  constexpr Py_ssize_t kState = 625 * 4;
+  Ref kept = attr_or_null(generator, "gauss_next");
+  forget_error();
+  if (base == nullptr || base->tp_itemsize != 0 || base->tp_basicsize < head + kState ||
+      base->tp_basicsize >= head + kState + static_cast<Py_ssize_t>(sizeof(void*)) || !kept) {
+    return lose("a generator of random numbers whose state cannot be read");
+  }
+  on_undo([held = Ref::borrow(generator), kept] {
+    return PyObject_SetAttrString(held.get(), "gauss_next", kept.get()) == 0;
+  });
+  keep_bytes(generator, {}, reinterpret_cast<char*>(generator) + head, static_cast<size_t>(kState));
+}
+
 void Transaction::keep_numpy_generator(PyObject* generator) {
   if (!can_undo()) return;
   if (is_random_generator(generator)) return keep_generator(generator);
   const ErrorAside aside;
+  if (is_python_random_class(reinterpret_cast<PyObject*>(Py_TYPE(generator)))) return keep_python_generator(generator);
   // A Generator has no state beside its bit generator's, a RandomState has.
   const Ref bits = attr_or_null(generator, "bit_generator");
   Ref state;

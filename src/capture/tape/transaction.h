@@ -50,6 +50,7 @@ class Transaction {
   void keep_generator(PyObject* generator);
   /// The same of one of np.random's.
   void keep_numpy_generator(PyObject* generator);
+  void keep_python_generator(PyObject* generator);
   /// Before a tape runs: the same, and where its inputs lie (`env`: of all slots).
   void begin_tape(const Tape& tape, const std::vector<Ref>& env, const TorchApi& api);
   /// From now on what is written to is copied however big it is, on a GPU as well: a run that looks which of the conditions falls

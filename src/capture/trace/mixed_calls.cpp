@@ -26,11 +26,11 @@ bool is_cython_function(PyObject* o) {
   return std::string_view(Py_TYPE(o)->tp_name).ends_with("cython_function_or_method");
 }
 
-/// One of np.random's classes, or torch.Generator: what draws random numbers, or gives the bits for that.
+/// One of np.random's classes, torch.Generator, or random.Random: what draws random numbers, or gives the bits for that.
 bool is_random_class(PyObject* o) {
   if (!PyType_Check(o)) return false;
   const std::string_view name = reinterpret_cast<PyTypeObject*>(o)->tp_name;
-  return name.starts_with("numpy.random.") || name == "torch._C.Generator";
+  return name.starts_with("numpy.random.") || name == "torch._C.Generator" || is_python_random_class(o);
 }
 
 bool is_torch_generator_class(PyObject* type) {
@@ -193,6 +193,27 @@ PyObject* NumpyTracing::torch_generator_call(PyObject* callable, PyObject* args,
   return cross({func, all, Ref::borrow(kwargs), kRandomCalls + name, false});
 }
 
+/// A draw of a number by Python's random.Random, or a call that seeds one. Methods that are made of such, and the functions of the
+/// module `random`, are the program's code as any other. not_handled(): it is none.
+PyObject* NumpyTracing::python_draw(const TracedCall& call) {
+  PyObject* const callable = call.callable;
+  PyObject* bound = PyCFunction_Check(callable) != 0 ? PyCFunction_GET_SELF(callable) : nullptr;
+  if (PyMethod_Check(callable)) bound = PyMethod_GET_SELF(callable);
+  PyObject* const source = bound != nullptr ? bound : call.nargs() > 0 ? call.args[0] : nullptr;
+  if (source == nullptr || !is_python_random_class(reinterpret_cast<PyObject*>(Py_TYPE(source))) || !may_mix())
+    return not_handled();
+  const std::string name = name_of(callable);
+  auto [all, named] = call.packed();
+  Ref func = Ref::borrow(PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable);
+  if (bound != nullptr) {
+    const Bypass bypass(bypass_);
+    if (!PyMethod_Check(callable)) func = attr(reinterpret_cast<PyObject*>(Py_TYPE(source)), name.c_str());
+    const Ref head = Ref::steal(PyTuple_Pack(1, source));
+    all = Ref::steal(PySequence_Concat(head.get(), all.get()));
+  }
+  return cross({func, all, call.keywords() > 0 ? named : Ref(), kRandomCalls + name, false});
+}
+
 /// A call that draws random numbers by NumPy, or makes or seeds what does. not_handled(): it is none.
 PyObject* NumpyTracing::random_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
   Ref func, all = Ref::borrow(args);
@@ -233,8 +254,9 @@ bool NumpyTracing::knows_source(PyObject* source) const {
   if (t.tape.find(source) >= 0 || t.index_of(source) >= 0 || t.object_guards.seen_objects().contains(source))
     return true;
   if (is_random_generator(source)) return attr_or_null(api_.torch.get(), "default_generator").get() == source;
-  const Ref module = Ref::steal(PyImport_ImportModule("numpy.random.mtrand"));
-  return attr_or_null(module.get(), "_rand").get() == source;
+  const bool python = is_python_random_class(reinterpret_cast<PyObject*>(Py_TYPE(source)));
+  const Ref module = Ref::steal(PyImport_ImportModule(python ? "random" : "numpy.random.mtrand"));
+  return attr_or_null(module.get(), python ? "_inst" : "_rand").get() == source;
 }
 
 /// Whether a tensor is among its operands or results.

@@ -63,6 +63,7 @@ class NumpyTracing final : public TraceFeature {
     return reader_depth_ != 0 && context_.frames.size() == reader_depth_ && numpy_inside(result);
   }
   PyObject* torch_generator_call(PyObject* callable, PyObject* args, PyObject* kwargs);
+  PyObject* python_draw(const TracedCall& call);
 
  private:
   struct NumpyCall {

@@ -164,6 +164,7 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
       const auto [positional, named] = call.packed();
       return numpy().torch_generator_call(call.callable, positional.get(), call.keywords() > 0 ? named.get() : nullptr);
     }
+    case SpecialCall::kOfRandom: return numpy().python_draw(call);
     case SpecialCall::kOtherWords: return torch().other_words(f, call);
     case SpecialCall::kAsksMode: return torch().ask_mode(call);
     case SpecialCall::kMakeSubclass: return torch().make_parameter(call);
