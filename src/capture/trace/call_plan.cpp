@@ -8,6 +8,7 @@
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/tracer_modes.h"
+#include "capture/trace/write_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -201,6 +202,8 @@ CallPlan CallTracing::plan_in_module(const KnownCall& known, const std::string& 
     case CallHandler::kNone: break;
   }
   if (!is_torch_name(module)) return breaks(full_name(module, name));
+  if (known.handler == CallHandler::kSwitchesTorch && writes().may_set(name, args, nargs))
+    return {Kind::kSwitch, nullptr, name};
   if (known.handler == CallHandler::kSwitchesTorch || needs_autograd(known, api_))
     return breaks(full_name(module, name));
   return {Kind::kTorch, nullptr, name};

@@ -51,7 +51,9 @@ bool ReadTracing::watch_operands(const TracedCall& call, const CallPlan& plan) {
   if (call.known.is(kSizeOnly) && plan.target == nullptr && nargs == 1 && keywords == 0) return watch_size(args[0]);
   const Reading reading = how_read(call);
   if (plan.target != nullptr && !watch_contents(plan.target, reading)) return false;
-  const bool plain = PyType_Check(callable) || is_cached_function(callable);
+  // What a watched function tells is compared, not what it is made of.
+  const bool watched = call.known.handler == CallHandler::kWatched && plan.target == nullptr;
+  const bool plain = watched || PyType_Check(callable) || is_cached_function(callable);
   if (tracing() && !plain && !watch_contents(callable, Reading::kAll)) return false;
   for (Py_ssize_t i = 0; i < nargs + keywords && tracing(); ++i) {
     if (!watch_contents(args[i], reading)) return false;

@@ -392,7 +392,8 @@ PyObject* CallTracing::call_in_c(const TracedCall& call, const CallPlan& plan) {
   if (plan.weak != nullptr && !born(plan.weak)) {
     trace_->object_guards.weak(plan.weak, result);
     trace_->alive.push_back(Ref::borrow(result));
-  } else if (plan.watched && keywords == 0 && !born(result)) {
+  } else if (plan.watched && keywords == 0 && !born(result) &&
+             !writes().has_set(callable, call.args, static_cast<size_t>(nargs))) {
     trace_->object_guards.call(callable, call.args, static_cast<size_t>(nargs), result);
   } else {
     origins().note_result(result);

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "capture/trace/trace_context.h"
 
@@ -21,6 +22,11 @@ class WriteTracing final : public TraceFeature {
 
   /// A switch of the host's: thrown, and noted as an effect.
   PyObject* throw_switch(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords);
+  bool may_set(const std::string& setter, PyObject* const* args, Py_ssize_t nargs) const;
+  /// Whether the trace has given the setting that this call reads another value.
+  bool has_set(PyObject* getter, PyObject* const* args, size_t count) const {
+    return setting_of(getter, args, count) != nullptr;
+  }
   /// Gives the switches that the trace has thrown the state that they had before it.
   void undo_switches();
   void drop_undone_switches();
@@ -51,6 +57,16 @@ class WriteTracing final : public TraceFeature {
   void reset() { own_ = {}; }
 
  private:
+  /// One that the trace has changed. The functions are torch's, for good.
+  struct Setting {
+    PyObject *setter, *getter;
+    std::vector<Ref> which;
+    Ref start;
+  };
+  const Setting* setting_of(PyObject* getter, PyObject* const* args, size_t count) const;
+  PyObject* throw_setting(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  void drop_settings();
+
   int write_attribute(PyObject* owner, PyObject* name, PyObject* value);
   bool diverts_warnings(PyObject* owner, PyObject* name, PyObject* value);
   int write_class_attribute(PyObject* owner, PyObject* name, PyObject* value);
@@ -72,7 +88,8 @@ class WriteTracing final : public TraceFeature {
 
   /// Of one trace.
   struct Own {
-    Ref hooks_at_start;         // why hooks on saved tensors were refused, once a switch of theirs is thrown
+    Ref hooks_at_start;  // why hooks on saved tensors were refused, once a switch of theirs is thrown
+    std::vector<Setting> settings;
     bool hooks_thrown = false;  // such switches are among the effects
     Ref filters_at_start;       // of the module `warnings`, once the trace has written others
     std::set<std::pair<PyObject*, PyObject*>> class_attributes;
