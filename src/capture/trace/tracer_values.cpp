@@ -201,6 +201,7 @@ Ref ValueTracing::record_sized(const TorchFunction& fn, PyObject* func, PyObject
     node.outputs.push_back(slot);
     PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), Py_NewRef(placeholder.get()));
   }
+  transforms().note_modes(node);
   histories().note_silent_views(node);
   const bool sequence = node.sequence;
   add_done(std::move(node), results);
