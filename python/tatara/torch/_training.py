@@ -191,10 +191,10 @@ def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool,
             operands.append(cotangents[index])
         elif kind == "s":
             operands.append(saved[index])
-        elif index in places:
-            operands.append(saved[places[index]])
-        else:
+        elif index in kept:  # another group of the stage may save it, so this is asked first
             operands.append(_unchanged(kept[index]))
+        else:
+            operands.append(saved[places[index]])
 
     def function(*values: Any) -> list[Any]:
         laid_out = [

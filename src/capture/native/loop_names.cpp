@@ -26,12 +26,6 @@ bool takes(DType dtype) {
          dtype == DType::kComplex128 || dtype == DType::kBool;
 }
 
-NumberTag tag_of(DType dtype, bool numpys) {
-  if (is_complex(dtype))
-    return !numpys ? NumberTag::kComplex : dtype == DType::kComplex128 ? NumberTag::kComplex128 : NumberTag::kComplex64;
-  return !numpys ? NumberTag::kFloat : dtype == DType::kFloat64 ? NumberTag::kFloat64 : NumberTag::kFloat32;
-}
-
 /// What the same name was in another program.
 const LocalFact* fact_before(const LoopProgram* program, const LocalFact& fact) {
   if (program == nullptr) return nullptr;
@@ -247,6 +241,12 @@ Value LoopReader::given_local(int local) {
     if (PyLong_Check(object.get()) && !PyLong_CheckExact(object.get()) && !PyBool_Check(object.get()))
       throw Unsupported("an int of a class of its own");
     return given_number(local, object.get(), fact);
+  }
+  if (PyList_CheckExact(object.get())) {  // that is appended to
+    fact.kind = LocalFact::Kind::kList;
+    program_->locals.push_back(fact);
+    lists_.emplace(object.get(), local);
+    return object;
   }
   return given_array(object.get(), fact);
 }
@@ -524,6 +524,7 @@ Value LoopReader::load_attribute(const Value& owner, PyObject* name) {
   if (const auto* number = std::get_if<Number>(&owner)) return attribute_of_number(*number, text);
   const auto* object = std::get_if<Ref>(&owner);
   if (object != nullptr && np_.is_ufunc(object->get())) return Method{nullptr, *object, text};
+  if (object != nullptr && lists_.contains(object->get()) && text == "append") return Method{nullptr, *object, text};
   if (object == nullptr || !PyModule_CheckExact(object->get())) throw Unsupported(str_cat("the attribute ", text));
   PyObject* found = PyDict_GetItemWithError(PyModule_GetDict(object->get()), name);
   if (found == nullptr) {
@@ -566,7 +567,12 @@ Whole LoopReader::forwards(const Whole& step) {
 }
 
 Value LoopReader::call(const Value& callable, std::vector<Value> arguments) {
-  if (const auto* bound = std::get_if<Method>(&callable)) return method(*bound, arguments);
+  if (const auto* bound = std::get_if<Method>(&callable)) {
+    if (!bound->ufunc || !lists_.contains(bound->ufunc.get())) return method(*bound, arguments);
+    if (arguments.size() != 1) throw Unsupported("an append of other arguments");
+    append(bound->ufunc.get(), arguments[0]);
+    return Ref::borrow(Py_None);
+  }
   const auto* object = std::get_if<Ref>(&callable);
   if (object == nullptr) throw Unsupported("a call");
   if (object->get() == reinterpret_cast<PyObject*>(&PyRange_Type)) {
@@ -587,6 +593,7 @@ Value LoopReader::call(const Value& callable, std::vector<Value> arguments) {
   if (object->get() == reinterpret_cast<PyObject*>(&PyEnum_Type) ||
       object->get() == reinterpret_cast<PyObject*>(&PyZip_Type))
     return iteration_of(object->get(), arguments);
+  if (object->get() == reinterpret_cast<PyObject*>(&PyComplex_Type)) return python_complex(arguments);
   if (PyType_Check(object->get()) && arguments.size() == 1) return python_type(object->get(), arguments[0]);
   if (!PyFunction_Check(object->get())) return function(object->get(), arguments);
   program_->functions.emplace_back(*object, Ref::borrow(PyFunction_GET_CODE(object->get())));

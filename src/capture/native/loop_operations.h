@@ -67,6 +67,7 @@ class LoopOperations {
   Value along_axis(PyObject* callable, const Value& argument, int64_t axis);
   Value attribute_of_number(const Number& number, const std::string& name);
   Value python_type(PyObject* type, const Value& argument);
+  Value python_complex(const std::vector<Value>& arguments);
   Value sign(const Value& value);
   Value math_function(const std::string& name, const std::vector<Value>& arguments);
   std::vector<Expr> joined_extents(const std::vector<Expr>& a, const std::vector<Expr>& b);

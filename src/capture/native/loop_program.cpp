@@ -66,6 +66,7 @@ bool fits_fact(const LocalFact& fact, PyObject* object, std::span<const int64_t>
       if (!np.is_scalar(object)) return false;
       if (fact.dtype == DType::kUInt64 && !int_of(object)) return false;
       break;
+    case Kind::kList: return PyList_CheckExact(object);
     case Kind::kArray: break;
   }
   DType dtype = DType::kFloat64;
@@ -228,6 +229,12 @@ class LoopMemory {
   std::vector<std::unique_ptr<std::max_align_t[]>> owned_;
 };
 
+NumberTag tag_of(DType dtype, bool numpys) {
+  if (is_complex(dtype))
+    return !numpys ? NumberTag::kComplex : dtype == DType::kComplex128 ? NumberTag::kComplex128 : NumberTag::kComplex64;
+  return !numpys ? NumberTag::kFloat : dtype == DType::kFloat64 ? NumberTag::kFloat64 : NumberTag::kFloat32;
+}
+
 namespace {
 
 Ref number_object(const double* at, NumberTag tag, const NumpyApi& np) {
@@ -261,6 +268,55 @@ Ref whole_object(int64_t value, int64_t tag, const LocalResult& result, const Nu
 }
 
 }  // namespace
+
+namespace {
+
+/// All or none. False with a Python error set.
+bool extend(const std::vector<std::pair<PyObject*, Ref>>& lists) {
+  for (size_t n = 0; n < lists.size(); ++n) {
+    const Py_ssize_t end = PyList_GET_SIZE(lists[n].first);
+    if (PyList_SetSlice(lists[n].first, end, end, lists[n].second.get()) == 0) continue;
+    const ErrorAside aside;
+    for (; n-- > 0;) {
+      const Py_ssize_t to = PyList_GET_SIZE(lists[n].first);
+      PyList_SetSlice(lists[n].first, to - PyList_GET_SIZE(lists[n].second.get()), to, nullptr);
+    }
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+/// What the loop has appended, by list. False with a Python error set.
+bool LoopProgram::read_log(const LoopPlace& place, const NumpyApi& np, const LoopMemory& memory,
+                           std::vector<std::pair<PyObject*, Ref>>& lists) const {
+  const int64_t count = log.count >= 0 ? memory.flags[static_cast<size_t>(log.count)] : 0;
+  const auto buffer = [&memory](int n) { return n >= 0 ? memory.pointers[static_cast<size_t>(n)] : nullptr; };
+  const auto* const sites = static_cast<const int64_t*>(buffer(log.sites));
+  const auto* const ints = static_cast<const int64_t*>(buffer(log.wholes));
+  const auto* const floats = static_cast<const double*>(buffer(log.floats));
+  const auto object_at = [&](int64_t k) {
+    const AppendSite& site = appends[static_cast<size_t>(sites[k])];
+    if (!site.whole) return number_object(floats + k, site.tag, np);
+    return whole_object(ints[k], 1, {site.local, false, -1, site.dtype, site.numpys}, np);
+  };
+  for (int64_t k = 0; k < count;) {
+    const AppendSite& site = appends[static_cast<size_t>(sites[k])];
+    PyObject* const list = place.object(site.local);
+    auto found = std::find_if(lists.begin(), lists.end(), [list](const auto& each) { return each.first == list; });
+    if (found == lists.end()) found = lists.insert(found, {list, Ref::steal(PyList_New(0))});
+    Ref object = site.of_tuple > 0 ? Ref::steal(PyTuple_New(site.of_tuple)) : object_at(k);
+    for (Py_ssize_t n = 0; object && n < site.of_tuple; ++n) {
+      Ref item = object_at(k + n);
+      if (!item) return false;
+      PyTuple_SET_ITEM(object.get(), n, item.release());
+    }
+    if (!object || !found->second || PyList_Append(found->second.get(), object.get()) != 0) return false;
+    k += std::max(site.of_tuple, 1);
+  }
+  return true;
+}
 
 /// False with a Python error set: nothing has changed.
 bool LoopProgram::set_locals(Frame& f, const LoopPlace& place, const NumpyApi& np, LoopMemory& memory) const {
@@ -308,6 +364,8 @@ bool LoopProgram::set_locals(Frame& f, const LoopPlace& place, const NumpyApi& n
     if (!object) return false;
     made.emplace_back(result.local, std::move(object));
   }
+  std::vector<std::pair<PyObject*, Ref>> lists;
+  if (!read_log(place, np, memory, lists) || !extend(lists)) return false;
   for (const auto& [local, object] : made) f.set_local(local, object.get());
   return true;
 }

@@ -20,7 +20,7 @@ Ref seen_value(PyObject* object);
 /// What a local of the frame has to be. Below zero: an array that the loop goes over, from -1 on downwards.
 struct LocalFact {
   /// kWhole: this int; kInt: any int of 52 bits; kScalar: a scalar of NumPy's.
-  enum class Kind : uint8_t { kArray, kWhole, kInt, kBool, kFloat, kComplex, kScalar, kUnbound };
+  enum class Kind : uint8_t { kArray, kWhole, kInt, kBool, kFloat, kComplex, kScalar, kList, kUnbound };
   int local = 0;
   Kind kind = Kind::kUnbound;
   int64_t value = 0;  // kWhole
@@ -72,6 +72,22 @@ struct ArrayResult {
 /// Kinds of numbers in the kernel's memory; 0: the loop has not assigned it.
 enum class NumberTag : int64_t { kNone, kFloat, kFloat64, kFloat32, kWhole, kComplex, kComplex128, kComplex64 };
 
+/// A statement that appends a number to a list, or an item of a tuple.
+struct AppendSite {
+  int local = -1;
+  bool whole = false;  // an int or a bool
+  DType dtype = DType::kFloat64;
+  bool numpys = false;
+  NumberTag tag = NumberTag::kNone;  // of a float
+  int of_tuple = 0;                  // 0: a number; of a tuple's first item how many it has; -1: a further one
+};
+NumberTag tag_of(DType dtype, bool numpys);
+
+/// What the kernel has appended: buffers with the statement and the number of each item, and the flag that counts these.
+struct AppendLog {
+  int sites = -1, wholes = -1, floats = -1, count = -1;
+};
+
 /// What the iterator of a loop still goes over: a range, an array from an item on, several ones (zip), one with numbers
 /// (enumerate). Of a `while`: nothing, without end.
 struct LoopRange {
@@ -113,6 +129,8 @@ struct LoopProgram {
   std::vector<LocalResult> results;
   std::vector<TupleResult> tuples;
   std::vector<ArrayResult> arrays;
+  std::vector<AppendSite> appends;
+  AppendLog log;
   /// A buffer of the kernel.
   struct Buffer {
     enum class Kind : uint8_t { kNumbers, kTags, kWholes, kFlags, kArray, kScratch } kind = Kind::kScratch;
@@ -156,6 +174,8 @@ struct LoopProgram {
 
  private:
   bool fits_range(const LoopRange& now, std::span<const int64_t> values) const;
+  bool read_log(const LoopPlace& place, const NumpyApi& np, const LoopMemory& memory,
+                std::vector<std::pair<PyObject*, Ref>>& lists) const;
   bool set_locals(Frame& f, const LoopPlace& place, const NumpyApi& np, LoopMemory& memory) const;
 };
 

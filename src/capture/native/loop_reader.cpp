@@ -65,6 +65,7 @@ void LoopReader::read_once() {
   builder_ = std::make_unique<LoopBuilder>(str_cat("loop_", PyUnicode_AsUTF8(code_->co_name)));
   locals_.clear();
   arrays_.clear();
+  lists_.clear();
   carried_.clear();
   replaced_.clear();
   memory_ = {};

@@ -132,6 +132,10 @@ class LoopReader final : private LoopOperations {
   Value load_number(int local, bool checked);
   void store_local(int local, Value value);
   void store_array(int local, const GridRef& grid);
+  // loop_appends.cpp
+  int log_buffer(int& buffer, DType dtype);
+  ScalarId append_site(AppendSite site, bool numpys);
+  void append(PyObject* list, const Value& value);
   // loop_tuples.cpp
   void store_tuple(int local, const std::shared_ptr<Sequence>& tuple);
   LocalResult result_of(int local, int slot, bool number) const;
@@ -180,6 +184,7 @@ class LoopReader final : private LoopOperations {
   Types types_;
   std::map<int, Local> locals_;
   std::map<PyObject*, int> arrays_;  // buffers by array
+  std::map<PyObject*, int> lists_;   // locals by list
   std::map<int, GridRef> carried_;   // by local
   Memory memory_;
   size_t low_ = 0;    // values that the present branch has not touched

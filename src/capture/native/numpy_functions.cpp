@@ -159,6 +159,22 @@ Value LoopOperations::python_type(PyObject* type, const Value& argument) {
   return Number{as_number(given, DType::kFloat64).id, DType::kFloat64, Strength::kWeak};
 }
 
+/// complex(x) and complex(x, y) of real numbers.
+Value LoopOperations::python_complex(const std::vector<Value>& arguments) {
+  if (arguments.empty() || arguments.size() > 2) throw Unsupported("a complex number of other arguments");
+  std::vector<ScalarId> parts;
+  for (const Value& given : arguments) {
+    const auto* number = std::get_if<Number>(&given);
+    const bool real = number != nullptr ? !is_complex(number->dtype) && number->dtype != DType::kUInt64
+                                        : std::holds_alternative<Whole>(given);
+    if (!real) throw Unsupported("a complex number made of something else than real numbers");
+    parts.push_back(as_number(given, DType::kFloat64).id);
+  }
+  if (parts.size() == 1) parts.push_back(builder_->number(0, DType::kFloat64));
+  const DType dtype = DType::kComplex128;
+  return Number{builder_->emit(ScalarOp::kComplex, dtype, std::move(parts)), dtype, Strength::kWeak};
+}
+
 Value LoopOperations::along_axis(PyObject* callable, const Value& argument, int64_t axis) {
   const std::string name = text_attribute(callable, "__name__");
   const bool numpys = np_.is_dispatcher(callable) && text_attribute(callable, "__module__") == "numpy";
