@@ -176,3 +176,15 @@ def test_lists_that_the_loop_reads_are_the_interpreters():
     for seed in range(3):
         same(compiled(draw(40, seed)), f(draw(40, seed)))
     assert tatara.stats()["native_loop_runs"] == before
+
+
+def test_an_array_of_a_long_list_of_scalars_breaks_the_graph():
+    def f(values):
+        return np.array(values) * 2 + 1
+
+    compiled = tatara.compile(f)
+    for n in (100, 101, 102, 103):
+        assert np.array_equal(compiled(list(draw(n, n))), f(list(draw(n, n))))
+    report = tatara.explain(f)(list(draw(100, 0)))
+    assert [each.reason for each in report.breaks] == ["a list of many NumPy scalars (array)"]
+    assert tatara.explain(f)(list(draw(10, 0))).breaks == []

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:tatara")
 
 # Loops that the interpreter runs, and why.
 NOT_NATIVE = {
-    "appended_list": "lists",
     "list_of_numbers": "lists",
 }
 # Loops whose native code is taken back, so that the interpreter says what is wrong or has larger ints.

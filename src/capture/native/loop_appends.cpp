@@ -7,16 +7,14 @@ namespace tatara::capture::native {
 using loops::ScalarOp;
 
 namespace {
-constexpr int64_t kMostAppended = int64_t{1} << 18;  // then the kernel stops
-constexpr size_t kMostItems = 16;                    // of a tuple
+constexpr size_t kMostOfTuple = 16;  // of a tuple
 }  // namespace
 
 /// Number `n` of the log's buffers, made when it is first used.
 int LoopReader::log_buffer(int& buffer, DType dtype) {
   if (buffer < 0) {
     buffer = static_cast<int>(program_->buffers.size());
-    program_->buffers.push_back(
-        {LoopProgram::Buffer::Kind::kScratch, dtype, -1, true, 0, kMostAppended, std::nullopt});
+    program_->buffers.push_back({LoopProgram::Buffer::Kind::kLog, dtype, -1, true, 0, kMostAppended, std::nullopt});
     builder_->add_buffer("appended", dtype, builder_->constant(kMostAppended));
   }
   return buffer;
@@ -34,7 +32,7 @@ void LoopReader::append(PyObject* list, const Value& value) {
   const auto* tuple = std::get_if<std::shared_ptr<Sequence>>(&value);
   if (tuple != nullptr && (*tuple)->is_list) throw Unsupported("a list of lists");
   const std::vector<Value> items = tuple != nullptr ? (*tuple)->items : std::vector{value};
-  if (items.empty() || items.size() > kMostItems) throw Unsupported("a list of long tuples");
+  if (items.empty() || items.size() > kMostOfTuple) throw Unsupported("a list of long tuples");
   AppendLog& log = program_->log;
   if (log.count < 0) log.count = memory_.flag_slots++;
   const Expr slot = builder_->constant(log.count);
@@ -81,6 +79,13 @@ void LoopReader::append(PyObject* list, const Value& value) {
   }
   const ScalarId more = builder_->number(static_cast<double>(number), DType::kInt64);
   builder_->store(memory_.flags, slot, builder_->emit(ScalarOp::kAdd, DType::kInt64, {before.id, more}));
+}
+
+/// What an array of as many rows or elements is unpacked to, the first one on top.
+void LoopReader::push_rows(const GridRef& grid, int count) {
+  if (grid->extents.empty() || !grid->extents[0].is_const(count)) throw Unsupported("the items of a value");
+  const GridRef source = grid->view ? grid : materialise(grid);
+  for (int64_t n = count; n-- > 0;) push(get_item(source, Whole{builder_->constant(n), {n, n}}));
 }
 
 }  // namespace tatara::capture::native

@@ -549,13 +549,6 @@ Value LoopReader::call_with_keywords(const Value& callable, std::vector<Value> a
   return along_axis(object->get(), arguments[0], whole->value.const_value());
 }
 
-/// What an array of as many rows or elements is unpacked to, the first one on top.
-void LoopReader::push_rows(const GridRef& grid, int count) {
-  if (grid->extents.empty() || !grid->extents[0].is_const(count)) throw Unsupported("the items of a value");
-  const GridRef source = grid->view ? grid : materialise(grid);
-  for (int64_t n = count; n-- > 0;) push(get_item(source, Whole{builder_->constant(n), {n, n}}));
-}
-
 /// A step whose sign varies: the kernel stops where it is none forwards.
 Whole LoopReader::forwards(const Whole& step) {
   if (step.value.is_const()) throw Unsupported("a range that does not move");

@@ -163,8 +163,12 @@ bool LoopProgram::fits(const LoopPlace& place, const LoopRange& now, const Numpy
 class LoopMemory {
  public:
   /// Throws std::bad_alloc.
-  LoopMemory(const LoopProgram& program, const LoopPlace& place, std::vector<int64_t> values)
-      : sizes(std::move(values)) {
+  LoopMemory(LoopProgram& program, const LoopPlace& place, std::vector<int64_t> values)
+      : sizes(std::move(values)), log_of_(program) {
+    if (program.log.count >= 0) log_ = std::move(program.log_memory);
+    if (program.log.count >= 0 && !log_)
+      log_ = std::make_unique_for_overwrite<std::byte[]>(3 * kMostAppended * sizeof(int64_t));
+    std::byte* log = log_.get();
     numbers.resize(static_cast<size_t>(program.numbers) + 1);
     tags.resize(numbers.size());
     wholes.resize(2 * static_cast<size_t>(program.wholes) + 1);
@@ -197,6 +201,10 @@ class LoopMemory {
           }
           pointers.push_back(owned_.back().get());
           break;
+        case Buffer::Kind::kLog:
+          pointers.push_back(log);
+          log += kMostAppended * sizeof(int64_t);
+          break;
         case Buffer::Kind::kArray: {
           const LoopSpan span = program.span_of(buffer, place.object(buffer.local), sizes);
           pointers.push_back(const_cast<char*>(span.begin));
@@ -210,6 +218,11 @@ class LoopMemory {
       }
     }
   }
+  ~LoopMemory() {
+    if (log_) log_of_.log_memory = std::move(log_);
+  }
+  LoopMemory(const LoopMemory&) = delete;
+  LoopMemory& operator=(const LoopMemory&) = delete;
   void put_back() {
     for (const Kept& kept : kept_) std::memcpy(kept.at, kept.copy.get(), kept.bytes);
   }
@@ -226,6 +239,8 @@ class LoopMemory {
     size_t bytes;
   };
   std::vector<Kept> kept_;
+  LoopProgram& log_of_;
+  std::unique_ptr<std::byte[]> log_;
   std::vector<std::unique_ptr<std::max_align_t[]>> owned_;
 };
 

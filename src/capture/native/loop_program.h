@@ -1,6 +1,8 @@
 // A loop of the program as native code: what it was made for, and how it runs in place of the loop.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -72,6 +74,8 @@ struct ArrayResult {
 /// Kinds of numbers in the kernel's memory; 0: the loop has not assigned it.
 enum class NumberTag : int64_t { kNone, kFloat, kFloat64, kFloat32, kWhole, kComplex, kComplex128, kComplex64 };
 
+constexpr int64_t kMostAppended = int64_t{1} << 18;  // in one run; then the kernel stops
+
 /// A statement that appends a number to a list, or an item of a tuple.
 struct AppendSite {
   int local = -1;
@@ -131,9 +135,10 @@ struct LoopProgram {
   std::vector<ArrayResult> arrays;
   std::vector<AppendSite> appends;
   AppendLog log;
+  std::unique_ptr<std::byte[]> log_memory;  // of the last run, which the next one takes: a page that is new costs time
   /// A buffer of the kernel.
   struct Buffer {
-    enum class Kind : uint8_t { kNumbers, kTags, kWholes, kFlags, kArray, kScratch } kind = Kind::kScratch;
+    enum class Kind : uint8_t { kNumbers, kTags, kWholes, kFlags, kArray, kScratch, kLog } kind = Kind::kScratch;
     DType dtype = DType::kFloat64;
     int local = -1;        // kArray: one of the names of the array
     bool written = false;  // kArray

@@ -155,4 +155,23 @@ bool NumpyTracing::leave_body(const std::string& reason) {
   return true;
 }
 
+/// The graph breaks, and the call runs for real.
+PyObject* NumpyTracing::run_behind(const std::string& reason, const NumpyCall& call) {
+  if (!graph_break(reason)) return nullptr;
+  return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
+}
+
+/// Each item would be an operand of the graph, with a guard of its own, and their number would be one more.
+bool NumpyTracing::takes_many_scalars(const NumpyCall& call) const {
+  constexpr Py_ssize_t kMany = 64;
+  PyObject* const list = PyTuple_GET_SIZE(call.args.get()) > 0 ? PyTuple_GET_ITEM(call.args.get(), 0) : nullptr;
+  if (list == nullptr || !PyList_CheckExact(list) || PyList_GET_SIZE(list) <= kMany) return false;
+  if (owner_.fullgraph || !context_.whole.empty()) return false;
+  for (Py_ssize_t n = 0; n < kMany; ++n) {
+    PyObject* const item = PyList_GET_ITEM(list, n);
+    if (!api_.numpy->is_scalar(item) || trace_->tape.find(item) >= 0) return false;
+  }
+  return true;
+}
+
 }  // namespace tatara::capture

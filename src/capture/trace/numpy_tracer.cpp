@@ -309,6 +309,7 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   numbers().settle_reachable(call.args.get());
   numbers().settle_reachable(call.kwargs.get());
   if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
+  if (takes_many_scalars(call)) return run_behind("a list of many NumPy scalars (" + call.name + ")", call);
   reads().watch_lists({call.args.get(), call.kwargs.get()});
   if (t.tape.nodes().size() >= kMostArrayCalls) {
     const bool whole = owner_.fullgraph || !context_.whole.empty();
@@ -331,17 +332,13 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
     if (made) return made.release();
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
-  if (call.mutates && numpy_alone() && writes_outside(call)) {
-    if (!graph_break("a write to an array that is no argument (" + call.name + ")")) return nullptr;
-    return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
-  }
+  if (call.mutates && numpy_alone() && writes_outside(call))
+    return run_behind("a write to an array that is no argument (" + call.name + ")", call);
   const int target = call.mutates ? young_target(call) : -1;
   if (call.mutates && target < 0) t.transaction.lose("NumPy has written to an array");
   std::string decides;
-  if (call.sized && (call.mutates || !may_decide(decides))) {
-    if (!graph_break("a NumPy value decides the size of an array (" + call.name + ")")) return nullptr;
-    return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
-  }
+  if (call.sized && (call.mutates || !may_decide(decides)))
+    return run_behind("a NumPy value decides the size of an array (" + call.name + ")", call);
   ++bypass_;
   Ref result = Ref::steal(PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get()));
   --bypass_;

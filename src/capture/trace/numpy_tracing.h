@@ -89,6 +89,8 @@ class NumpyTracing final : public TraceFeature {
   bool note_constant(PyObject* result);
   PyObject* tensor_of_constant(PyObject* callable, PyObject* args, PyObject* kwargs);
   bool writes_outside(const NumpyCall& call) const;
+  PyObject* run_behind(const std::string& reason, const NumpyCall& call);
+  bool takes_many_scalars(const NumpyCall& call) const;
   bool constant(int slot) const;
   std::string place_of_decision(bool& own) const;
   bool may_decide(std::string& place) const;
