@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import numpy as np
@@ -188,3 +190,31 @@ def test_an_array_of_a_long_list_of_scalars_breaks_the_graph():
     report = tatara.explain(f)(list(draw(100, 0)))
     assert [each.reason for each in report.breaks] == ["a list of many NumPy scalars (array)"]
     assert tatara.explain(f)(list(draw(10, 0))).breaks == []
+
+
+def vectors(x, w):
+    sizes = np.empty(len(x))
+    signed = np.empty(len(x))
+    for i in range(len(x)):
+        sizes[i] = np.linalg.norm(x[i])
+        w -= np.outer(x[i], x[i]) * 0.01
+        signed[i] = np.copysign(sizes[i], x[i, 0]) + math.copysign(2.0, -x[i, 1])
+        x[i] = x[i] / np.linalg.norm(x[i] + 1)
+    return sizes, signed
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_norms_outer_products_and_signs_are_native(dtype):
+    compiled = tatara.compile(vectors)
+    before = tatara.stats()["native_loop_runs"]
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        x, w = random.normal(size=(40, 6)).astype(dtype), random.normal(size=(6, 6)).astype(dtype)
+        x[3, 0], x[4, 1] = -0.0, 0.0
+        plain = [x.copy(), w.copy()]
+        wide = 1e-12 if dtype is np.float64 else 1e-4
+        got, expected = [*compiled(x, w), x, w], [*vectors(*plain), *plain]
+        for a, b in zip(got, expected, strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rtol=wide, atol=wide)
+    assert tatara.stats()["native_loop_runs"] - before >= 3

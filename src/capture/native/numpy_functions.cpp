@@ -32,7 +32,7 @@ constexpr UfuncRow kUfuncs[] = {
     {"arccos", 1, ScalarOp::kAcos},  {"arctan", 1, ScalarOp::kAtan},  {"arctan2", 2, ScalarOp::kAtan2},
     {"sinh", 1, ScalarOp::kSinh},    {"cosh", 1, ScalarOp::kCosh},    {"exp2", 1, ScalarOp::kExp2},
     {"expm1", 1, ScalarOp::kExpm1},  {"log2", 1, ScalarOp::kLog2},    {"log10", 1, ScalarOp::kLog10},
-    {"log1p", 1, ScalarOp::kLog1p},  {"hypot", 2, ScalarOp::kHypot},
+    {"log1p", 1, ScalarOp::kLog1p},  {"hypot", 2, ScalarOp::kHypot},  {"copysign", 2, ScalarOp::kCopysign},
 };
 
 /// Functions of the module math.
@@ -43,7 +43,7 @@ constexpr UfuncRow kMathRows[] = {
     {"atan2", 2, ScalarOp::kAtan2}, {"tanh", 1, ScalarOp::kTanh},   {"sinh", 1, ScalarOp::kSinh},
     {"cosh", 1, ScalarOp::kCosh},   {"fabs", 1, ScalarOp::kAbs},    {"expm1", 1, ScalarOp::kExpm1},
     {"log2", 1, ScalarOp::kLog2},   {"log10", 1, ScalarOp::kLog10}, {"log1p", 1, ScalarOp::kLog1p},
-    {"hypot", 2, ScalarOp::kHypot}, {"pow", 2, ScalarOp::kPow},
+    {"hypot", 2, ScalarOp::kHypot}, {"pow", 2, ScalarOp::kPow},     {"copysign", 2, ScalarOp::kCopysign},
 };
 
 struct OrderRow {
@@ -204,6 +204,7 @@ Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arg
     if ((name == "round" || name == "around") && count == 1) return apply_unary(ScalarOp::kRound, arguments[0], false);
     if (name == "where" && count == 3) return selection(arguments[0], arguments[1], arguments[2]);
     if (name == "dot" && count == 2) return dot(arguments[0], arguments[1]);
+    if (name == "outer" && count == 2) return outer(ScalarOp::kMul, arguments[0], arguments[1]);
     if ((name == "empty_like" || name == "zeros_like") && count == 1 && std::holds_alternative<GridRef>(arguments[0])) {
       auto zeros = std::make_shared<Grid>(*std::get<GridRef>(arguments[0]));
       zeros->view.reset();
@@ -216,6 +217,12 @@ Value LoopOperations::function(PyObject* callable, const std::vector<Value>& arg
     if ((name == "vstack" || name == "concatenate") && count == 1) return joined_arrays(arguments[0], 0);
     if (name == "flip" && count == 1 && std::holds_alternative<GridRef>(arguments[0]))
       return reversed(std::get<GridRef>(arguments[0]));
+  } else if (np_.is_dispatcher(callable) && text_attribute(callable, "__module__") == "numpy.linalg") {
+    const auto* grid = count == 1 ? std::get_if<GridRef>(&arguments[0]) : nullptr;
+    if (name == "norm" && grid != nullptr && (*grid)->extents.size() == 1 && is_floating((*grid)->dtype)) {
+      const Value vector = (*grid)->view ? *grid : materialise(*grid);
+      return apply_unary(ScalarOp::kSqrt, dot(vector, vector), false);
+    }
   } else if (PyCFunction_CheckExact(callable) && text_attribute(callable, "__module__") == "math") {
     return math_function(name, arguments);
   } else if (PyCFunction_CheckExact(callable) && text_attribute(callable, "__module__") == "builtins") {
