@@ -439,7 +439,10 @@ bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   const bool compiled_first = may_run_compiled(*entry);
   ++bypass_;
   if (compiled_first) settle_symbols();
+  // What compiling runs may draw.
+  const Ref drawn = entry->tape && is_training_tape(*entry->tape) ? generator_states(api_) : Ref();
   bool prepared = !compiled_first || prepare_entry(*entry, false) || cut_;
+  if (drawn && compiled_first) set_generator_states(drawn.get());
   if (explaining() != Explaining::kOff) refuse_ahead(*entry);
   if (prepared && entry->to_split && take_back()) {
     --bypass_;

@@ -189,3 +189,22 @@ def _generated(seed: int) -> tuple[str, Program]:
 def test_random_loops_with_draws(seed: int, grad: bool) -> None:
     what, program = _generated(seed)
     _check(program, grad, what)
+
+
+def test_compiling_the_first_call_draws_nothing():
+    def f(b):
+        draws, h = [], b
+        for _ in range(30):
+            r = torch.randn(3, 4)
+            draws.append(r)
+            h = h * 0.5 + r.sum()
+        return h, torch.stack(draws)
+
+    compiled = tatara.compile(f)
+    for _ in range(3):
+        results = []
+        for function in (f, compiled):
+            torch.manual_seed(3)
+            results.append((*function(torch.ones(2, requires_grad=True)), torch.get_rng_state()))
+        for expected, got in zip(*results, strict=True):
+            torch.testing.assert_close(got, expected)
