@@ -180,6 +180,9 @@ bench-products-gpu: build
 bench-grouped-gpu: build
 	$(PY) bench/grouped_products.py
 
+bench-scaled-gpu: build
+	$(PY) bench/scaled_products.py
+
 bench-attention-gpu: build
 	$(PY) bench/attention_gpu.py $(ARGS)
 

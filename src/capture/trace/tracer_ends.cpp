@@ -439,10 +439,7 @@ bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   const bool compiled_first = may_run_compiled(*entry);
   ++bypass_;
   if (compiled_first) settle_symbols();
-  // What compiling runs may draw.
-  const Ref drawn = entry->tape && is_training_tape(*entry->tape) ? generator_states(api_) : Ref();
   bool prepared = !compiled_first || prepare_entry(*entry, false) || cut_;
-  if (drawn && compiled_first) set_generator_states(drawn.get());
   if (explaining() != Explaining::kOff) refuse_ahead(*entry);
   if (prepared && entry->to_split && take_back()) {
     --bypass_;
@@ -557,7 +554,10 @@ bool TraceEnds::prepare_entry(Entry& entry, bool ran) {
     if (first_node_ && is_training_tape(*entry.tape)) note_spoiled(entry);
     bool attached = false;
     const EndingTrace ending{t.tape, t.graph, ran};
+    // Compiling a pass backwards runs calls, which may draw.
+    const Ref drawn = is_training_tape(*entry.tape) ? generator_states(api_) : Ref();
     if (!cancellable([&] { attached = attach_runner(entry, owner_, api_, ending); })) cut_ = true;
+    if (drawn) set_generator_states(drawn.get());
     if (!attached) return false;
     if (!entry.tape->nodes().empty()) ++stats().graphs;
     tape_counts().recorded += entry.tape->nodes().size();
