@@ -109,3 +109,16 @@ def test_what_is_not_taken_is_the_hosts() -> None:
 
     one = torch.ones((), device=DEVICE)
     near_eager(f, small(1024, 1024), small(1024, 1024), one * 0.01, one, ours=0)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_the_newer_function(rows: bool) -> None:
+    if not hasattr(torch.nn.functional, "scaled_mm"):
+        pytest.skip("this torch has no scaled_mm")
+    kind = torch.nn.functional.ScalingType.RowWise if rows else torch.nn.functional.ScalingType.TensorWise
+
+    def f(x: Tensor, w: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return relu(torch.nn.functional.scaled_mm(x, w.t(), a, kind, b, kind)) * 0.5
+
+    a, b = (torch.rand(4096, 1), torch.rand(1, 4096)) if rows else (torch.rand(()), torch.rand(()))
+    near_eager(f, small(4096, 1024), small(4096, 1024), a.to(DEVICE), b.to(DEVICE))

@@ -73,3 +73,16 @@ def test_under_vmap() -> None:
         return torch.vmap(lambda a: torch._scaled_mm(x, w.t(), a, torch.ones(()), out_dtype=torch.bfloat16))(scales)
 
     same(f, torch.rand(3), small(64, 128))
+
+
+def test_the_newer_function() -> None:
+    kinds = torch.nn.functional.ScalingType
+
+    def f(x: Tensor, w: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_mm(x, w.t(), a, kinds.TensorWise, b, kinds.TensorWise) * 2
+
+    def g(x: Tensor, w: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_mm(x, w.t(), a, kinds.RowWise, b, kinds.RowWise) * 2
+
+    same(f, small(64, 128), small(96, 128), torch.tensor(0.5), torch.tensor(2.0))
+    same(g, small(64, 128), small(96, 128), torch.rand(64, 1), torch.rand(1, 96))
