@@ -32,7 +32,9 @@ def _state() -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
+def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # torch's own test tools, which other tests here import, forbid to set flags but by their context managers.
+    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
     flags = {name: getattr(cudnn, name) for name in ("enabled", "benchmark", "deterministic", "allow_tf32")}
     precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
     tf32, flash, mkldnn = matmul.allow_tf32, torch.backends.cuda.flash_sdp_enabled(), torch.backends.mkldnn.enabled
