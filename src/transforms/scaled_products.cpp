@@ -44,13 +44,19 @@ std::optional<Scaling> scaling_of(const Graph& g, const ScaledOperands& o) {
     return true;
   };
   if (is_one(left) && is_one(right)) return Scaling::kTensor;
-  if (is(left, o.rows, 1) && is(right, 1, o.columns)) return Scaling::kRows;
+  // What the host's kernels refuse is theirs to refuse: scales that lie otherwise.
+  const auto lies = [](const TensorType& type, int64_t row, int64_t column) {
+    return type.strides[0].is_const(row) && type.strides[1].is_const(column);
+  };
+  if (is(left, o.rows, 1) && is(right, 1, o.columns)) {
+    return left.strides[0].is_const(1) && right.strides[1].is_const(1) ? std::optional(Scaling::kRows) : std::nullopt;
+  }
   const bool whole = o.inner % kScaled == 0 && o.columns % kScaled == 0;
   const int64_t blocks = o.inner / kScaled;
-  // The host's kernel takes scales whose rows lie beside each other, and reads others than groups of four wrongly.
-  const bool beside = left.dim() == 2 && left.strides[0].is_const(1) && blocks % 4 == 0;
-  if (whole && beside && is(left, o.rows, blocks) && is(right, blocks, o.columns / kScaled)) return Scaling::kBlocks;
-  return std::nullopt;
+  // Others than groups of four they read wrongly.
+  if (!whole || blocks % 4 != 0) return std::nullopt;
+  const bool fits = is(left, o.rows, blocks) && is(right, blocks, o.columns / kScaled);
+  return fits && lies(left, 1, o.rows) && lies(right, 1, blocks) ? std::optional(Scaling::kBlocks) : std::nullopt;
 }
 
 /// Both operands' rows of k, as the tensor cores read one-byte elements; at most one of them is of the wider type.
@@ -78,6 +84,16 @@ std::optional<ScaledOperands> operands_of(const Graph& g, const std::vector<Arg>
   return even(o.inner) && even(o.columns) ? std::optional(o) : std::nullopt;
 }
 
+/// Which types the host's kernels have, so that what they refuse stays refused: of the result, and of a bias.
+bool takes_types(Scaling scaling, bool fast, const TensorType& result, const TensorType* bias) {
+  const DType dtype = result.dtype;
+  if (scaling == Scaling::kBlocks) return dtype == DType::kBFloat16 && !fast && bias == nullptr;
+  const bool half = dtype == DType::kBFloat16 || (dtype == DType::kFloat16 && scaling == Scaling::kTensor);
+  if (bias == nullptr) return half || dtype == DType::kFloat32;
+  return half && bias->dtype == dtype && bias->dim() == 1 && bias->sizes[0] == result.sizes[1] &&
+         bias->strides[0].is_const(1);
+}
+
 const ProductForm& form_of(Scaling scaling, bool fast) {
   switch (scaling) {
     case Scaling::kTensor: return fast ? kSmallProducts : kSmallBlockProducts;
@@ -94,19 +110,12 @@ std::vector<ValueId> scaled_products(GraphCopy& copy, GraphBuilder& b, const Nod
   const std::vector<Arg> args = copy.args(node);
   const TensorType& type = copy.from().type(node.outputs[0]);
   const std::optional<ScaledOperands> operands = operands_of(b.graph(), args);
-  const bool wide = type.dtype == DType::kFloat32;
   if (!operands || !std::holds_alternative<NoneArg>(args[5])) return {};
-  if (!wide && type.dtype != DType::kFloat16 && type.dtype != DType::kBFloat16) return {};
   const ScaledOperands& o = *operands;
   const std::optional<Scaling> scaling = scaling_of(b.graph(), o);
   const auto* bias = std::get_if<TensorArg>(&args[4]);
-  if (!scaling || (bias != nullptr && (wide || *scaling == Scaling::kBlocks))) return {};
-  if (bias != nullptr) {
-    const TensorType& added = b.type(bias->value);
-    const bool half = added.dtype == DType::kFloat16 || added.dtype == DType::kBFloat16;
-    if (!half || added.dim() != 1 || !added.sizes[0].is_const(o.columns)) return {};
-  }
-  const bool fast = std::get<bool>(std::get<Scalar>(args[7])), blocks = *scaling == Scaling::kBlocks;
+  const bool fast = std::get<bool>(std::get<Scalar>(args[7])), blocks = scaling == Scaling::kBlocks;
+  if (!scaling || !takes_types(*scaling, fast, type, bias != nullptr ? &b.type(bias->value) : nullptr)) return {};
   const auto of = [](int64_t n) { return static_cast<double>(n); };
   const ProductShape shape{1, of(o.rows), of(o.columns), of(o.inner), o.columns % kProductRun == 0, followed};
   const ProductForm& form = form_of(*scaling, fast);
