@@ -378,6 +378,7 @@ Ref generator_states(const TorchApi& api) {
 }
 
 bool set_generator_states(PyObject* states) {
+  const ErrorAside aside;
   bool done = true;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(states); ++i) {
     PyObject* const pair = PyList_GET_ITEM(states, i);

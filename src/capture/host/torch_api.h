@@ -180,6 +180,7 @@ struct TorchApi {
 std::vector<Ref> gpu_generators(const TorchApi& api);
 /// [(generator, state), ...] of the generators of all devices. Null with a Python error set.
 Ref generator_states(const TorchApi& api);
+/// False where one of them refuses its state. An error that is on its way stays.
 bool set_generator_states(PyObject* states);
 
 /// Code of Python's standard library and of torch, but for torch's modules and functions of networks: a graph of its own is
