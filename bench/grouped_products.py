@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
 import harness
-import tatara
-from kernels_gpu import product_times
+from kernels_gpu import beside_eager
 
 LAYERS = [(8, 4096, 14336), (64, 2048, 1408), (128, 2048, 768), (16, 5120, 8192)]
 ROWS = [512, 4096, 32768]
@@ -70,27 +68,12 @@ def _programs(dtype: torch.dtype) -> Iterator[tuple[str, float, Callable[..., Te
                     yield name + ", silu", work, _gated, (x, w, offs)
 
 
-def _measure(
-    name: str, work: float, program: Callable[..., Tensor], operands: tuple[Tensor, ...], rounds: int
-) -> dict[str, Any]:
-    ways = {"eager": program, "tatara": tatara.compile(program)}
-    results = {}
-    for way, function in ways.items():
-        function(*operands)
-        results[way] = function(*operands).float()
-    difference = (results["eager"] - results["tatara"]).abs().max() / results["eager"].abs().max()
-    if not difference <= 0.01:
-        return {"program": name, "failed": f"off by {float(difference):.2g}"}
-    results.clear()
-    return {"program": name} | product_times(ways, operands, work, rounds)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtype", choices=["float16", "bfloat16"], default="bfloat16")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    rows = (_measure(*program, arguments.rounds) for program in _programs(getattr(torch, arguments.dtype)))
+    rows = (beside_eager(*program, arguments.rounds) for program in _programs(getattr(torch, arguments.dtype)))
     harness.print_rows(rows, "program", COLUMNS, ["eager"])
 
 

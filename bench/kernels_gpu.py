@@ -75,6 +75,24 @@ def product_times(
     return row
 
 
+def beside_eager(
+    name: str, work: float, program: Callable[..., Any], operands: Sequence[Any], rounds: int
+) -> dict[str, Any]:
+    """A row with the times of a product in eager and compiled, or with how far its result is off."""
+    import tatara
+
+    ways = {"eager": program, "tatara": tatara.compile(program)}
+    results = {}
+    for way, function in ways.items():
+        function(*operands)
+        results[way] = function(*operands).float()
+    difference = (results["eager"] - results["tatara"]).abs().max() / results["eager"].abs().max()
+    if not difference <= 0.01:
+        return {"program": name, "failed": f"off by {float(difference):.2g}"}
+    results.clear()
+    return {"program": name} | product_times(ways, operands, work, rounds)
+
+
 def copy_rate() -> float:
     """Bytes read and written a second by a large copy."""
     import torch

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
 import harness
-import tatara
-from kernels_gpu import product_times
+from kernels_gpu import beside_eager
 
 SHAPES = [
     (8192, 8192, 8192),
@@ -78,24 +76,11 @@ def _programs() -> Iterator[Program]:
                 yield name + ", relu", work, _followed(fast), operands
 
 
-def _measure(name: str, work: float, program: Callable[..., Tensor], operands: tuple[Tensor, ...], rounds: int) -> Any:
-    ways = {"eager": program, "tatara": tatara.compile(program)}
-    results = {}
-    for way, function in ways.items():
-        function(*operands)
-        results[way] = function(*operands).float()
-    difference = (results["eager"] - results["tatara"]).abs().max() / results["eager"].abs().max()
-    if not difference <= 0.01:
-        return {"program": name, "failed": f"off by {float(difference):.2g}"}
-    results.clear()
-    return {"program": name} | product_times(ways, operands, work, rounds)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    rows = (_measure(*program, arguments.rounds) for program in _programs())
+    rows = (beside_eager(*program, arguments.rounds) for program in _programs())
     harness.print_rows(rows, "program", COLUMNS, ["eager"])
 
 
